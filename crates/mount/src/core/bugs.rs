@@ -1,9 +1,10 @@
-//! Deliberate bugs, by name. The simulation of the mount must see each of them ([`crate::simulation`]). A program that is built without it
-//! has none.
+//! Deliberate bugs, to test the tests. In tests the simulation of the mount chooses one for its thread, and must see it
+//! (`crate::simulation`). In a program with debug assertions `LANDFAST_MOUNT_BUG=NAME` chooses one of [`Bug::IN_PROGRAMS`] for the whole
+//! process, and `landfast lab mount-cuts --bugs` must find it. In a release build there is none, and the environment is not read.
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub enum Bug {
     /// A creation and its removal are folded whatever was done to the directory's names in between.
     FoldedAcross,
     /// A creation that is on its way gets a new name as if it were not.
@@ -36,9 +37,30 @@ pub(crate) enum Bug {
     AgeForgotten,
     /// A program's file gets whatever file has taken its name meanwhile.
     AdoptsAnything,
+    /// fsync of a file does not wait for what is sent later.
+    FsyncLocal,
+    /// Changes are sent when they are 30 s old, whatever `flush_age=` says.
+    FlushLate,
+    /// A new file is made without its data, which follows.
+    ContentLate,
+    /// A new file goes before what waits in its directory.
+    OrderLost,
+    /// In a directory that is not this mount's own any more, changes are sent as if it still were.
+    GuardLost,
 }
 
 impl Bug {
+    /// Those that a program can have: name, and what `landfast lab mount-cuts` is to cut.
+    pub const IN_PROGRAMS: [(&str, Bug, &str); 6] = [
+        ("fsync-local", Bug::FsyncLocal, "kill"),
+        ("flush-late", Bug::FlushLate, "kill"),
+        ("returned-early", Bug::ReturnedEarly, "look"),
+        ("content-late", Bug::ContentLate, "look"),
+        ("order-lost", Bug::OrderLost, "kill"),
+        ("guard-lost", Bug::GuardLost, "network"),
+    ];
+
+    /// Those that the simulation sees.
     #[cfg(test)]
     pub(crate) const ALL: [Bug; 16] = [
         Bug::FoldedAcross,
@@ -63,7 +85,19 @@ impl Bug {
 #[cfg(test)]
 pub(crate) use chosen::{bug, with};
 
-#[cfg(not(test))]
+/// Whether this process has this bug.
+#[cfg(all(not(test), debug_assertions))]
+pub(crate) fn bug(bug: Bug) -> bool {
+    use std::sync::OnceLock;
+    static CHOSEN: OnceLock<Option<Bug>> = OnceLock::new();
+    let chosen = || {
+        let name = std::env::var("LANDFAST_MOUNT_BUG").ok()?;
+        Bug::IN_PROGRAMS.iter().find(|(n, ..)| *n == name).map(|(_, bug, _)| *bug)
+    };
+    *CHOSEN.get_or_init(chosen) == Some(bug)
+}
+
+#[cfg(not(any(test, debug_assertions)))]
 pub(crate) const fn bug(_: Bug) -> bool {
     false
 }

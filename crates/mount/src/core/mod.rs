@@ -3,7 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `attrs` | attributes of an object; changes of attributes, folded |
-//! | `bugs` | deliberate bugs that the simulation must see |
+//! | [`bugs`] | deliberate bugs that the simulation and the lab must see |
 //! | `change` | whether only this mount has changed a directory since its names were learnt |
 //! | `extents` | bytes at offsets, not overlapping |
 //! | `content` | a file's data on its way: waiting, in flight, waiting for its COMMIT |
@@ -20,7 +20,7 @@
 //! | data | never; the kernel's page cache keeps it from one open to the next while the file's change attribute stays the same |
 
 pub mod attrs;
-pub(crate) mod bugs;
+pub mod bugs;
 pub mod change;
 pub mod content;
 pub mod extents;

@@ -26,8 +26,8 @@ use crate::core::tree::right::Right;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{
-    BACK_CHANNEL_LOOKED_EACH, DIRTY_BYTES_MAX, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, PAUSE_MIN,
-    PENDING_MANY, PENDING_MAX,
+    BACK_CHANNEL_LOOKED_EACH, DIRTY_BYTES_MAX, FLUSH_AGE_MAX, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT,
+    PAUSE_MIN, PENDING_MANY, PENDING_MAX,
 };
 use crate::remote::{
     Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy, patiently,
@@ -95,7 +95,8 @@ fn dispatch(shared: &Arc<Shared>) {
     let due = {
         let mut pending = lanes.pending();
         let all = pending.len() >= PENDING_MANY || shared.dirty_bytes() > DIRTY_BYTES_MAX / 2;
-        pending.due(shared.now(), shared.options.flush_age, all)
+        let age = if bug(Bug::FlushLate) { FLUSH_AGE_MAX } else { shared.options.flush_age };
+        pending.due(shared.now(), age, all)
     };
     for dir in due {
         if lanes.in_flight.load(Ordering::Acquire) >= LANES_IN_FLIGHT {
@@ -157,7 +158,9 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
                 held.sent = true;
                 let mode = held.mode;
                 let mut pieces = Vec::new();
-                while let Some(piece) = file.content.take() {
+                while !bug(Bug::ContentLate)
+                    && let Some(piece) = file.content.take()
+                {
                     pieces.push(piece);
                 }
                 let written = file.written;
@@ -258,7 +261,7 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
     }
     let mut new = New::new();
     for (step, change) in batch.steps.iter().zip(&batch.changes) {
-        let owned = sure && is_surely_own(shared, batch.dir);
+        let owned = sure && is_surely_own(shared, batch.dir) || bug(Bug::GuardLost);
         match one(shared, batch, (step, change), owned, &new).await {
             Ok(done) => {
                 let handle = match &done {

@@ -197,7 +197,11 @@ impl<W: Clone + PartialEq> Pending<W> {
         }
         self.count += 1;
         let change = Change { number, since: now, who: who.clone(), dir, node, what };
-        self.lanes.entry(dir).or_default().changes.push_back(change);
+        let lane = self.lanes.entry(dir).or_default();
+        match change.what {
+            What::File { .. } if lane.sent == 0 && bug(Bug::OrderLost) => lane.changes.push_front(change),
+            _ => lane.changes.push_back(change),
+        }
         Added::Queued
     }
 
