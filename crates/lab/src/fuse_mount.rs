@@ -2,10 +2,12 @@
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
-use crate::limits::READY_WAIT;
+use crate::limits::{READY_POLL, READY_WAIT};
 use crate::mounts;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A mount. Dropping it ends its process, whatever that has not written yet.
 #[derive(Debug)]
@@ -20,13 +22,18 @@ impl FuseMount {
     /// [`crate::namespace::run_private`].
     /// Errors: It does not mount: with what it said.
     pub fn start(url: &str, at: &Path, options: &str) -> Result<Self> {
+        Self::start_with(url, at, options, &[])
+    }
+
+    /// As [`FuseMount::start`], with these variables in the environment of its process.
+    pub fn start_with(url: &str, at: &Path, options: &str, envs: &[(String, String)]) -> Result<Self> {
         std::fs::create_dir_all(at).context(|| format!("create {}", at.display()))?;
         let text = at.to_string_lossy().into_owned();
         let mut args = vec!["mount".to_owned(), "--foreground".to_owned(), url.to_owned(), text];
         if !options.is_empty() {
             args.extend(["-o".to_owned(), options.to_owned()]);
         }
-        let child = Child::start("mount", Role::Run(args), Output::Keep)?;
+        let child = Child::start_with("mount", Role::Run(args), Output::Keep, envs)?;
         let mut mount = FuseMount { child, at: at.to_owned(), mounted: false };
         // The one line that says what it promises.
         if let Err(e) = mount.child.wait_line(READY_WAIT, |_| true) {
@@ -44,6 +51,41 @@ impl FuseMount {
     /// Errors: Something is lost.
     pub fn sync(&self) -> Result<()> {
         self.command("sync").map(drop)
+    }
+
+    /// The same. Returns the lines that tell what is lost.
+    /// Errors: It has not ended after `patience`, or there is no mount.
+    pub fn told(&self, patience: Duration) -> Result<Vec<String>> {
+        let words = || "run `landfast sync`".to_owned();
+        let mut said = tempfile::tempfile().context(words)?;
+        let mut sync = Command::new(crate::machine::exe()?);
+        sync.arg("sync").arg(&self.at).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut sync = sync.stderr(said.try_clone().context(words)?).spawn().context(words)?;
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = sync.try_wait().context(words)? {
+                break status;
+            }
+            if begin.elapsed() > patience {
+                // It waits for the mount, which ends when that does.
+                let _ = sync.kill();
+                let what = format!("`landfast sync` has not ended after {} s", patience.as_secs());
+                return Err(Error::Protocol(what));
+            }
+            std::thread::sleep(READY_POLL);
+        };
+        let mut text = String::new();
+        said.rewind().and_then(|()| said.read_to_string(&mut text)).context(words)?;
+        match status.code() {
+            Some(0 | 1) => Ok(text.lines().map(str::to_owned).collect()),
+            _ => Err(Error::Protocol(format!("`landfast sync`: {status}: {}", text.trim()))),
+        }
+    }
+
+    /// `kill -9` of its process. What programs do there fails from now on.
+    pub fn kill(&self) {
+        self.child.signal(rustix::process::Signal::KILL);
+        self.child.wait_stopped(READY_WAIT);
     }
 
     /// What stands on a line of `landfast status`.

@@ -22,6 +22,7 @@
 //! | `peercut`, `pairs`, `writeback` | power cuts under any server, seen by `landfast verify`; while pairs are at work; after a write-back that failed |
 //! | `commands` | the client's commands on any server, beside GNU's tools on this machine |
 //! | `mount_checks` | `landfast mount` on any server, seen by a second mount |
+//! | `mount_cuts` | cuts while programs work on `landfast mount`: what is there afterwards |
 //! | `capture` | what passes over a connection, as the frames of many clients |
 //! | `place` | the work of two experiments on any server, or on a mount of another client's |
 //! | `child` | processes that the lab starts from its own binary |
@@ -49,6 +50,7 @@ mod machine;
 pub mod measure;
 pub mod memory_disk;
 pub mod mount_checks;
+pub mod mount_cuts;
 pub mod mounts;
 pub mod namespace;
 pub mod neighbour;

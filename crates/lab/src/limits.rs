@@ -139,3 +139,23 @@ pub const POINT_PASSES: u64 = 120;
 
 /// ... or so many, of one that it seldom passes.
 pub const POINT_PASSES_RARE: u64 = 2;
+
+/// The lease of the server under a mount that is cut off: longer than the longest pause of a client that waits for its server
+/// (`landfast_client::limits::BACKOFF_MAX`, 2 s), so that a server which was away for a moment is found again within it.
+pub const MOUNT_CUTS_LEASE: Duration = Duration::from_secs(5);
+
+/// Size of its data disk.
+pub const MOUNT_CUTS_DISK_BYTES: u64 = 1 << 30;
+
+/// What a mount with `close=local` may lose at most: the age at which it sends what it has (`flush_age`), and the time that sending
+/// takes on a busy machine.
+pub const MOUNT_CUTS_LOST_MAX: Duration = Duration::from_millis(1000 + 1500);
+
+/// Longest wait of a second client for one request.
+pub const MOUNT_CUTS_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Longest wait for a mount to be given a directory.
+pub const MOUNT_CUTS_OWN_WAIT: Duration = Duration::from_secs(30);
+
+/// Longest wait for programs to end, and for a mount to send all that it has.
+pub const MOUNT_CUTS_PATIENCE: Duration = Duration::from_secs(60);

@@ -220,7 +220,7 @@ impl Served {
     fn wait_on(&mut self, start: Instant, late: &str) -> Result<()> {
         let what = match self.child.ended() {
             Some(status) => format!("ended before it served ({status}): {}", self.child.last_words()),
-            None if start.elapsed() > READY_WAIT => late.to_owned(),
+            None if start.elapsed() > READY_WAIT => format!("{late}: {}", self.child.words()),
             None => {
                 // There is no event for "somebody listens on this port now".
                 std::thread::sleep(READY_POLL);

@@ -54,6 +54,8 @@ pub enum LabCommand {
     Commands(CommandsArgs),
     /// Mount servers with `landfast mount`, twice each, and check what one mount does and the other sees
     MountChecks(MountChecksArgs),
+    /// Kill `landfast mount`, cut its server's power or its network while programs work on it, and check what a new client finds
+    MountCuts(MountCutsArgs),
     /// Open nested files or load a web page's files, through the library on a server or by system calls in a directory
     At(AtArgs),
     /// Used by the lab itself
@@ -134,6 +136,66 @@ pub struct PowercutArgs {
     /// Print a JSON object for each cut, and one for the whole run
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 nothing is wrong; 1 something is; 2 it could not be done. With --bugs: 0 each was found; 1 one was not."
+)]
+pub struct MountCutsArgs {
+    /// Number of rounds of each kind
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub rounds: u32,
+    /// What is cut: kill, server, both, network, or nothing while another client looks (look)
+    #[arg(
+        long,
+        value_name = "WHAT,...",
+        value_delimiter = ',',
+        default_value = "kill,server,both,network,look"
+    )]
+    pub what: Vec<landfast_lab::mount_cuts::What>,
+    /// Mount option `close`: whether programs wait for the server
+    #[arg(long, value_enum, default_value = "local")]
+    pub close: CloseArg,
+    /// The data disk's filesystem: ext4, xfs or btrfs
+    #[arg(long, default_value = "ext4")]
+    pub fs: landfast_lab::mounts::Filesystem,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Begin no round after this time
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    pub time_limit: Option<Duration>,
+    /// Give the mount this deliberate bug; needs debug assertions
+    #[arg(long, value_name = "NAME", value_parser = bug_names())]
+    pub bug: Option<String>,
+    /// Give the mount one deliberate bug after another: each must be found within --rounds; needs debug assertions
+    #[arg(long, conflicts_with_all = ["bug", "what", "close"])]
+    pub bugs: bool,
+    /// Stop after the first round with something wrong
+    #[arg(long)]
+    pub until_wrong: bool,
+    /// Print the server's messages
+    #[arg(long)]
+    pub show: bool,
+    /// Print a JSON object for each round, and one array for the whole run
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The names of the mount's deliberate bugs, in a program that has them.
+fn bug_names() -> clap::builder::PossibleValuesParser {
+    #[cfg(all(feature = "mount", debug_assertions))]
+    let names = landfast_mount::core::bugs::Bug::IN_PROGRAMS.map(|(name, ..)| name);
+    #[cfg(not(all(feature = "mount", debug_assertions)))]
+    let names: [&str; 0] = [];
+    names.into()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CloseArg {
+    Local,
+    Wait,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod demo;
+mod mount_cuts;
 mod verify;
 
 use crate::exit::{self, Exit, ok_or_print};
@@ -31,6 +32,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Faults(args) => faults(&args),
         LabCommand::Commands(args) => run_commands(&args),
         LabCommand::MountChecks(args) => run_mount_checks(&args),
+        LabCommand::MountCuts(args) => mount_cuts::command(&args),
         LabCommand::At(args) => at(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
