@@ -204,6 +204,21 @@ pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
     Ok(wanted.and(&supported(minor)))
 }
 
+/// Attributes that say what the caller has of the filesystem.
+const SPACE_OF_CALLER: Bitmap = Bitmap::of(&[n::FILES_AVAIL, n::SPACE_AVAIL]);
+
+pub fn asks_for_space(wanted: &Bitmap) -> bool {
+    !wanted.and(&SPACE_OF_CALLER).is_empty()
+}
+
+pub fn asks_for_all_space(wanted: &Bitmap) -> bool {
+    SPACE_OF_CALLER.minus(wanted).is_empty()
+}
+
+pub fn without_space(wanted: &Bitmap) -> Bitmap {
+    wanted.minus(&SPACE_OF_CALLER)
+}
+
 pub fn needs_object(wanted: &Bitmap) -> bool {
     !wanted.minus(&IN_ENTRY).is_empty()
 }
@@ -241,6 +256,8 @@ pub struct Subject {
     pub features: Features,
     /// The access control list, if it was asked for and exists.
     pub acl: Option<Vec<NfsAce>>,
+    /// Bytes and objects that its filesystem has for the caller, if that is less than what it has for all.
+    pub room: Option<(u64, u64)>,
 }
 
 /// Whether [`StatValues`] has all of these.
@@ -435,10 +452,11 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     if !wanted.and(&OF_FILESYSTEM).is_empty() {
         let f = s.volume.as_ref().map(Volume::statfs).transpose().map_err(crate::errors::status)?;
         let of = |field: fn(&FsStat) -> u64| Some(f.as_ref().map_or(0, field));
-        v.files_avail = of(|f| f.free_files);
+        let most = |all: Option<u64>, room: Option<u64>| all.map(|all| all.min(room.unwrap_or(all)));
+        v.files_avail = most(of(|f| f.free_files), s.room.map(|room| room.1));
         v.files_free = of(|f| f.free_files);
         v.files_total = of(|f| f.total_files);
-        v.space_avail = of(|f| f.avail_bytes);
+        v.space_avail = most(of(|f| f.avail_bytes), s.room.map(|room| room.0));
         v.space_free = of(|f| f.free_bytes);
         v.space_total = of(|f| f.total_bytes);
     }

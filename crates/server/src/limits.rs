@@ -213,6 +213,24 @@ pub const CONTENDED_FILES_MAX: usize = 4096;
 pub const ALONE_MS: u64 = 10_000;
 /// Directories of which is remembered who has looked into them, at least; at most twice as many.
 pub const LOOKERS_MAX: usize = 4096;
+/// A user of a client with a write directory delegation is kept this part of the space, and of the objects, that he was told of,
+pub const RESERVATION_PART: u64 = 8;
+/// but no more than so many bytes
+pub const RESERVATION_BYTES_MAX: u64 = 256 << 20;
+/// and so many objects.
+pub const RESERVATION_FILES_MAX: u64 = 16_384;
+/// Promises to one of them that stand beside each other, each smaller than the one before; of more the oldest last longer.
+pub const PROMISES_MAX: usize = 8;
+/// What a new name uses of what was promised, bytes.
+pub const RESERVED_FOR_NAME: u64 = 8 << 10;
+/// Users of clients for whom space is kept; a further one is not told how much there is, and so changes nothing before the server has.
+pub const RESERVATIONS_MAX: usize = 4096;
+/// How often those whose time is over are forgotten, milliseconds.
+pub const RESERVATIONS_SWEPT_MS: u64 = 1_000;
+/// Who would take what is kept for others finds the disk full so many bytes before: a change needs blocks beside its data.
+pub const RESERVED_MARGIN: u64 = 256 << 10;
+/// The same for objects.
+pub const RESERVED_FILES_MARGIN: u64 = 4;
 /// How long MNT waits for write directory delegations on its path; then it fails.
 pub const MNT_RECALL_WAIT: Duration = RECALL_WAIT;
 /// Files whose delegations were revoked from one client, until it opens them anew; one more, and the client loses all that it holds.

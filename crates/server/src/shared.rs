@@ -9,6 +9,7 @@ use crate::limits;
 use crate::lookers::{Lookers, Who};
 use crate::protocols::Protocols;
 use crate::refused_clients::RefusedClients;
+use crate::space::{self, Space};
 use crate::state::ids::{FileKey, Secret};
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
@@ -20,7 +21,7 @@ use crate::stats::Counters;
 use crate::touches::Touches;
 use bytes::Bytes;
 use landfast_rpc::Credential;
-use landfast_volume::{NoteKeeper, OpenFile, Part, Timestamp, Volume};
+use landfast_volume::{Cred, Error, NoteKeeper, OpenFile, Part, Timestamp, Volume};
 use parking_lot::RwLock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +67,8 @@ pub struct Shared {
     pub(crate) touches: Arc<Touches>,
     /// Of exports that give write directory delegations. A leaf.
     lookers: parking_lot::Mutex<Lookers>,
+    /// Space that is kept for holders of write directory delegations.
+    pub(crate) space: Space,
 }
 
 /// Separate from [`Shared`]: the log holds this to take snapshots, and must not keep the volume alive.
@@ -104,6 +107,7 @@ impl Shared {
             signals: Signals::default(),
             touches: Touches::new(),
             lookers: parking_lot::Mutex::default(),
+            space: Space::default(),
             callback_conns: CallbackConns::default(),
             protocols,
             operations_max,
@@ -216,6 +220,22 @@ impl Shared {
             );
         }
         told.is_ok()
+    }
+
+    /// [`Space::leaves`] for data that is written to a file.
+    pub(crate) fn leaves_for_write(
+        &self,
+        volume: &Volume,
+        cred: &Cred,
+        by: Option<u64>,
+        file: &OpenFile,
+        (offset, len): (u64, usize),
+    ) -> Result<(), Error> {
+        let leaves = self.space.leaves(self.now(), volume, cred, by, len as u64);
+        match leaves {
+            Err(e) if !space::is_in_place(&volume.getattr(file.node())?, offset, len) => Err(e),
+            _ => Ok(()),
+        }
     }
 
     /// Somebody looks into a directory of an export that gives write directory delegations.

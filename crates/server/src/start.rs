@@ -265,5 +265,9 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError
     });
     started.into_iter().collect::<Result<(), _>>()?;
     exports.iter().for_each(|export| unlinked::take_over(sh, &export.volume));
+    let holders = sh.state().files.delegations.holders_of_whole_directories();
+    for export in exports.iter().filter(|export| export.features.write_delegations) {
+        sh.space.keep_after_start(now + u64::from(sh.lease_seconds) * 1000, &export.volume, &holders);
+    }
     Ok(restored)
 }

@@ -265,6 +265,11 @@ impl Delegations {
         }
     }
 
+    /// Clients that have some of directories for writing.
+    pub fn holders_of_whole_directories(&self) -> Vec<u64> {
+        self.whole_directories.of.keys().copied().collect()
+    }
+
     /// One of a directory is for writing from now on, or not any more.
     pub(super) fn is_for_writing(&mut self, client: u64, is: bool) {
         if is { self.whole_directories.add(client) } else { self.whole_directories.remove(client) }

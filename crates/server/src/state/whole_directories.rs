@@ -38,6 +38,12 @@ impl<F> Files<F> {
         Some(stateid)
     }
 
+    /// Whether this client has one of this directory.
+    pub fn has_whole_directory(&self, client: u64, dir: &FileKey) -> bool {
+        let has = |open: &Open<F>| open.delegation.as_ref().is_some_and(|d| d.right == Right::ChangeNames);
+        self.of_file(dir).any(|(_, open)| open.client == client && has(open))
+    }
+
     /// Takes an upgrade back that nobody has heard of yet. The client has the ordinary one as before.
     pub fn withdraw_upgrade(&mut self, stateid: &Stateid) {
         if let Some(open) = self.opens.get_mut(&number(stateid))

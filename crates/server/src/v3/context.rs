@@ -171,6 +171,12 @@ impl<'a> Context<'a> {
         Ok(tx)
     }
 
+    /// Whether something new leaves what is kept for holders of write directory delegations.
+    pub(super) fn leaves(&self, dir: &Obj) -> Result<(), NfsStat3> {
+        let sh = self.sh;
+        sh.space.leaves(sh.now(), dir.volume(), dir.cred(), None, 0).map_err(status)
+    }
+
     /// [`Context::modify`] for data that a later COMMIT makes durable: the answer depends on nothing.
     pub(super) fn write_unstably(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
         if obj.access.read_only {

@@ -14,14 +14,15 @@ impl Context<'_> {
     pub(super) fn fsstat(&mut self, root: &FileHandle) -> FsstatRes {
         self.reading(root, |ctx, obj| {
             let s = obj.volume().statfs().map_err(status)?;
+            let room = ctx.sh.space.of_user(ctx.sh.now(), obj.volume(), obj.cred(), None).map_err(status)?;
             Ok(FsstatOk {
                 attrs: ctx.attrs(obj),
                 tbytes: s.total_bytes,
                 fbytes: s.free_bytes,
-                abytes: s.avail_bytes,
+                abytes: s.avail_bytes.min(room.bytes),
                 tfiles: s.total_files,
                 ffiles: s.free_files,
-                afiles: s.free_files,
+                afiles: s.free_files.min(room.files),
                 invarsec: 0,
             })
         })

@@ -53,6 +53,7 @@ impl Context<'_> {
             return Err(NfsStat3::FBIG);
         }
         self.not_denied(obj, WRITE)?;
+        let sh = self.sh;
         let tx = match a.stable {
             StableHow::Unstable => self.write_unstably(obj)?,
             StableHow::DataSync | StableHow::FileSync => self.modify(obj)?,
@@ -62,6 +63,10 @@ impl Context<'_> {
         let file = obj.volume().open_stateless(obj.cred(), &obj.node, mode, keep).map_err(status)?;
         if data.is_empty() {
             return Ok((0, a.stable));
+        }
+        if sh.space.any() {
+            let part = (a.offset, data.len());
+            sh.leaves_for_write(obj.volume(), obj.cred(), None, &file, part).map_err(status)?;
         }
         let stable = stable::asked(a.stable);
         let (count, committed) = obj.volume().write(tx, &file, a.offset, data, stable).map_err(status)?;

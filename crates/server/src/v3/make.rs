@@ -18,6 +18,7 @@ impl Context<'_> {
             dir.must_be_dir()?;
             check_name(&at.name, NameUse::New)?;
             ctx.modify(dir)?;
+            ctx.leaves(dir)?;
             let made = dir.to(act(ctx, dir)?);
             let attrs = ctx.attrs(&made);
             Ok((made, attrs))

@@ -129,6 +129,7 @@ impl Context<'_> {
         check_name(name, NameUse::New)?;
         same_export(file, dir)?;
         self.modify(file)?;
+        self.leaves(dir)?;
         let tx = self.modify(dir)?;
         dir.volume().link(tx, dir.cred(), &file.node, &dir.node, name).map_err(status)?;
         Ok(())

@@ -1,9 +1,10 @@
 //! Attributes: GETATTR, SETATTR, VERIFY, NVERIFY, ACCESS (RFC 8881 sections 18.1, 18.7, 18.15, 18.30, 18.31).
 
-use super::context::{Context, Obj, OpError, OpResult, must_be_file};
+use super::context::{Context, Obj, OpError, OpResult, key, must_be_file};
 use super::io::mode_for;
 use crate::attr::{self, Purpose};
 use crate::errors::{status, status_of_acls};
+use crate::reservations::Room;
 use crate::shared::now;
 use crate::state::asked::times_of_holder;
 use crate::state::opens::{READ, WRITE};
@@ -23,8 +24,34 @@ impl Context<'_> {
         if let Some(obj) = self.object(self.fh()?)? {
             attr::not_delegated(asked, self.minor, obj.export.features.delegations)?;
         }
-        let subject = self.subject(self.fh()?, &wanted)?;
+        let mut subject = self.subject(self.fh()?, &wanted)?;
+        let mut wanted = wanted;
+        if attr::asks_for_space(&wanted)
+            && let Some(obj) = self.object(self.fh()?)?
+        {
+            match self.space_of(&obj, &wanted)? {
+                Some(room) => subject.room = Some((room.bytes, room.files)),
+                None => wanted = attr::without_space(&wanted),
+            }
+        }
         Ok(ResBody::Getattr(attr::values(self.sh, self.minor, &subject, &wanted)?))
+    }
+
+    /// What the caller has of the filesystem. A client that asks of a directory of which it has a write delegation is kept a part of that for
+    /// a lease; `None`: nothing can be kept for it now.
+    fn space_of(&self, obj: &Obj, wanted: &Bitmap) -> Result<Option<Room>, NfsStat> {
+        let (client, space) = (self.client().ok(), &self.sh.space);
+        let holder = client.filter(|client| {
+            obj.export.features.write_delegations
+                && attr::asks_for_all_space(wanted)
+                && self.sh.state().files.has_whole_directory(*client, &key(&obj.node))
+        });
+        let (now, lease) = (self.sh.now(), u64::from(self.sh.lease_seconds) * 1000);
+        let told = match holder {
+            Some(client) => space.keep((now, now + lease), obj.volume(), obj.cred(), client),
+            None => space.of_user(now, obj.volume(), obj.cred(), client).map(Some),
+        };
+        told.map_err(status)
     }
 
     /// SETATTR. The reply says what was set, also with an error (RFC 8881 section 18.30.3).

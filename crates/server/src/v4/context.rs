@@ -9,8 +9,10 @@ use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Accesses, Caller, Export, Exports, Features, Object, Refused, Txs};
+use crate::limits;
 use crate::looks::Looks;
 use crate::offload::Offload;
+use crate::reservations::Room;
 use crate::shared::Shared;
 use crate::state::identity::Requester;
 use crate::state::notes::Stamped;
@@ -247,6 +249,18 @@ impl Context<'_> {
         Ok(self.txs.of(&obj.export))
     }
 
+    /// Whether something new of so many bytes leaves what is kept for other clients.
+    pub(crate) fn leaves(&self, obj: &Obj, bytes: u64) -> Result<(), NfsStat> {
+        let (sh, by) = (self.sh, self.client().ok());
+        sh.space.leaves(sh.now(), obj.volume(), obj.cred(), by, bytes).map_err(status)
+    }
+
+    /// Its client has made something new.
+    pub(crate) fn uses_room_of_a_name(&self, obj: &Obj) {
+        let used = Room { bytes: limits::RESERVED_FOR_NAME, files: 1 };
+        self.sh.space.uses(obj.volume(), self.client().ok(), used);
+    }
+
     /// The client of the session; in NFSv4.0 that of the client ID or stateid.
     pub(crate) fn client(&self) -> Result<u64, NfsStat> {
         if self.minor == 0 {
@@ -306,7 +320,7 @@ impl Context<'_> {
                 let acls = Acls { access: Acl::from_mode(attrs.mode), default: None };
                 let acl = wanted.has(ACL).then(|| acl::to_nfs4(&acls, true));
                 let features = Features::default();
-                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None, features, acl })
+                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None, features, acl, room: None })
             }
         }
     }
@@ -343,7 +357,7 @@ impl Context<'_> {
             mounted_on = entry.unwrap_or(mounted_on);
         }
         let volume = Some(export.volume.clone());
-        Ok(Subject { handle, attrs, mounted_on, volume, features: export.features, acl })
+        Ok(Subject { handle, attrs, mounted_on, volume, features: export.features, acl, room: None })
     }
 }
 

@@ -74,6 +74,7 @@ impl Context<'_> {
         let size = source.volume().getattr(&source.node)?.size;
         let count = count_of(size, a.src_offset, a.count)?;
         dest.writable()?;
+        self.leaves(&dest, count)?;
         if !a.synchronous
             && count > limits::COPY_SYNC_BYTES
             && let Some(body) = self.offload(a, count, &dest, &from, &to)

@@ -3,6 +3,7 @@
 use super::context::{Context, Obj, OpError, OpResult, key};
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
+use crate::reservations::Room;
 use crate::stable;
 use crate::state::opens::{READ, Share, WRITE};
 use bytes::Bytes;
@@ -124,7 +125,15 @@ impl Context<'_> {
         let (count, committed) = if data.is_empty() {
             (0, stable)
         } else {
-            obj.volume().write(self.modify(&obj)?, &file, a.offset, data, stable)?
+            let (kept, by, part) = (self.sh.space.any(), self.client().ok(), (a.offset, data.len()));
+            if kept {
+                self.sh.leaves_for_write(obj.volume(), obj.cred(), by, &file, part)?;
+            }
+            let (count, committed) = obj.volume().write(self.modify(&obj)?, &file, a.offset, data, stable)?;
+            if kept {
+                self.sh.space.uses(obj.volume(), by, Room { bytes: u64::from(count), files: 0 });
+            }
+            (count, committed)
         };
         Ok(ResBody::Write(WriteRes {
             count,

@@ -145,6 +145,8 @@ impl Context<'_> {
             CreateType::Blk(d) => Some(Special::BlockDev(d.major, d.minor)),
             CreateType::Dir | CreateType::Lnk(_) | CreateType::Other(_) => None,
         };
+        dir.writable()?;
+        self.leaves(&dir, 0)?;
         let made = match (&a.kind, special) {
             (_, Some(special)) => {
                 v.mknod_with_acls(self.modify(&dir)?, cred, &dir.node, name, special, attrs, &acls)
@@ -156,6 +158,7 @@ impl Context<'_> {
             _ => v.mkdir_with_acls(self.modify(&dir)?, cred, &dir.node, name, attrs, &acls),
         };
         let made = made.map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
+        self.uses_room_of_a_name(&dir);
         if made.node.kind() == Kind::Dir && dir.export.features.write_delegations {
             self.made.push(key(&made.node));
         }
@@ -192,7 +195,10 @@ impl Context<'_> {
         if source.node.kind() == Kind::Dir {
             return Err(NfsStat::NFS4ERR_ISDIR.into());
         }
+        dir.writable()?;
+        self.leaves(&dir, 0)?;
         let change = dir.volume().link(self.modify(&dir)?, dir.cred(), &source.node, &dir.node, name)?;
+        self.uses_room_of_a_name(&dir);
         Ok(ResBody::Link(cinfo(change)))
     }
 

@@ -355,11 +355,13 @@ impl Context<'_> {
         if !exclusive {
             self.room_to_open(request.client, None)?;
         }
+        self.leaves(dir, 0)?;
         let mode = OpenMode { read: request.mode.read || request.both, ..request.mode };
         let made = dir
             .volume()
             .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, mode, acls)
             .map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
+        self.uses_room_of_a_name(dir);
         let mut attrset = match made.kept {
             Some(Kept::InTimes) => attr::set_mask_exclusive(&made.attrs_set),
             Some(Kept::Apart) | None => attr::set_mask(&made.attrs_set),

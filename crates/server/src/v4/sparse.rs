@@ -38,6 +38,7 @@ impl Context<'_> {
     pub(super) fn allocate(&mut self, a: &RangeArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
         self.work.whole(a.length)?;
+        self.leaves(&obj, a.length)?;
         obj.volume().allocate(self.modify(&obj)?, &file, a.offset, a.length)?;
         Ok(ResBody::Empty)
     }

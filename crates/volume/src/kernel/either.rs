@@ -22,6 +22,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::real;
 use super::sim::{self, Listed};
+use crate::quota::Quota;
 use crate::record::KernelHandle;
 
 pub(crate) use super::real::{getrlimit, makedev, setrlimit};
@@ -382,6 +383,10 @@ pub fn is_btrfs(fd: impl AsFd) -> Result<bool> {
 
 pub fn has_one_journal(fd: impl AsFd, dir: &Path) -> Result<bool> {
     by_fd!(fd, |fd| real::has_one_journal(fd, dir), |k, _n| Ok(!k.is_btrfs()))
+}
+
+pub fn quota(fd: impl AsFd, uid: u32) -> Result<Option<Quota>> {
+    by_fd!(fd, |fd| real::quota(fd, uid), |_k, _n| Ok(None))
 }
 
 pub fn fstatvfs(fd: impl AsFd) -> Result<StatVfs> {

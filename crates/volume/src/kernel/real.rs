@@ -27,6 +27,7 @@ pub(crate) use rustix::process::{geteuid, getrlimit, setrlimit, umask};
 pub(crate) use rustix::thread::{capabilities, set_capabilities};
 
 use crate::limits::{FILE_SIZE_MAX, HANDLE_BYTES_MAX, HANDLE_TRIES};
+use crate::quota::Quota;
 use crate::record::KernelHandle;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -217,6 +218,40 @@ pub(crate) fn set_groups(groups: &[u32]) -> Result<()> {
     // SAFETY: the pointer is to `len` group ids; on Linux `gid_t` is `u32`.
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
     Ok(())
+}
+
+/// A user's quota. `None`: the filesystem, or the kernel, has none for users.
+pub(crate) fn quota(fd: impl AsFd, uid: u32) -> Result<Option<Quota>> {
+    let mut found = std::mem::MaybeUninit::<libc::dqblk>::zeroed();
+    // SAFETY: the kernel writes one `struct if_dqblk`, which has this layout, and all of whose bits may be zero.
+    let asked = check(unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            fd.as_fd().as_raw_fd(),
+            libc::QCMD(libc::Q_GETQUOTA, libc::USRQUOTA),
+            uid,
+            found.as_mut_ptr(),
+        )
+    });
+    match asked {
+        // No quotas here; not for this kind; none of this user; no such call in this kernel.
+        Err(Errno::NOTSUP | Errno::SRCH | Errno::NOENT | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+            return Ok(None);
+        }
+        asked => asked?,
+    };
+    // SAFETY: zeroed at first, and written by the kernel.
+    let q = unsafe { found.assume_init() };
+    Ok(Some(Quota {
+        blocks_hard: q.dqb_bhardlimit,
+        blocks_soft: q.dqb_bsoftlimit,
+        bytes: q.dqb_curspace,
+        files_hard: q.dqb_ihardlimit,
+        files_soft: q.dqb_isoftlimit,
+        files: q.dqb_curinodes,
+        blocks_until: q.dqb_btime,
+        files_until: q.dqb_itime,
+    }))
 }
 
 /// Gives the calling thread a umask (and working directory) of its own.
