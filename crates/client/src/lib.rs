@@ -68,6 +68,6 @@ mod v40;
 mod v41;
 
 pub use session::{
-    FirstRequest, Recall, Session, SessionError, SessionLimits, SessionOptions, Standing, Trailing,
+    Asked, FirstRequest, Recall, Session, SessionError, SessionLimits, SessionOptions, Standing, Trailing,
 };
 pub use url::{NfsUrl, Version};

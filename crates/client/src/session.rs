@@ -28,8 +28,8 @@ pub use crate::options::{SessionLimits, SessionOptions};
 use crate::peer::Peer;
 pub use crate::standing::Standing;
 use crate::url::Version;
+pub use crate::v41::{Asked, FirstRequest, Recall, Trailing};
 pub(crate) use crate::v41::{CopyEnd, FirstReply};
-pub use crate::v41::{FirstRequest, Recall, Trailing};
 use crate::{v3, v40, v41};
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
@@ -284,9 +284,9 @@ impl Session {
         }
     }
 
-    /// Recalls of delegations from now on, as the server makes them over the back channel ([`Session::binds_back_channel`]). `None`: this
+    /// What is asked of the holder of delegations from now on, as the server makes them over the back channel ([`Session::binds_back_channel`]). `None`: this
     /// version has none.
-    pub fn recalls(&self) -> Option<mpsc::Receiver<Recall>> {
+    pub fn recalls(&self) -> Option<mpsc::Receiver<Asked>> {
         match &self.kind {
             Kind::V41(client) => Some(client.recalls()),
             Kind::V40(_) | Kind::V3(_) => None,

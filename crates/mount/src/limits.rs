@@ -40,12 +40,32 @@ pub const COPY_BYTES_MAX: u64 = 1 << 30;
 pub const FLUSH_AGE: Duration = Duration::from_secs(1);
 /// The most that `flush_age=` may say.
 pub const FLUSH_AGE_MAX: Duration = Duration::from_secs(30);
+/// How long such changes go on while the server takes none, beyond the age at which they are sent, unless `offline=` says otherwise.
+pub const OFFLINE_AGE: Duration = Duration::from_secs(30);
+/// The most that `offline=` may say.
+pub const OFFLINE_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Names that are tried for one file or directory whose name somebody else has.
+pub const CONFLICT_NAMES_MAX: u32 = 1000;
 /// Such changes that wait, in all directories. With more, programs wait.
 pub const PENDING_MAX: usize = 8192;
 /// With so many, all are sent, however old.
 pub const PENDING_MANY: usize = 4096;
 /// Data of one new file that waits with its directory. With more it is made on the server, and written as an existing one.
 pub const LOCAL_FILE_BYTES_MAX: u64 = 1 << 20;
+/// What the server keeps for a user who is told how much space, and how many objects, he has: this part,
+pub const ROOM_PART: u64 = 8;
+/// but no more than so many bytes
+pub const ROOM_BYTES_MAX: u64 = 256 << 20;
+/// and so many objects (docs/internals/write-directory-delegations.md).
+pub const ROOM_FILES_MAX: u64 = 16_384;
+/// Of that so much is left free
+pub const ROOM_BYTES_MARGIN: u64 = 256 << 10;
+/// and so many objects.
+pub const ROOM_FILES_MARGIN: u64 = 16;
+/// What one change of names may take beside data, bytes: a block of its directory, and the end of a file's last block.
+pub const ROOM_OF_CHANGE: u64 = 8 << 10;
+/// Users whose room is remembered. For a further one all are asked for again.
+pub const ROOM_USERS_MAX: usize = 256;
 /// Directories that changes are sent to at the same time.
 pub const LANES_IN_FLIGHT: usize = 16;
 /// How long no delegation is asked for after the server has given none.

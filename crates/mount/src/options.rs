@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits::{
     DIR_MEMORY_AGE, FLUSH_AGE, FLUSH_AGE_MAX, HOLD_AGE, HOLD_AGE_MAX, MEMORY_AGE, MEMORY_AGE_MAX,
-    SOFT_DEFAULT,
+    OFFLINE_AGE, OFFLINE_AGE_MAX, SOFT_DEFAULT,
 };
 
 /// Options of a mount.
@@ -20,6 +20,8 @@ pub struct Options {
     pub local: bool,
     /// How old such changes become (`flush_age`).
     pub flush_age: Duration,
+    /// How long they go on while the server takes none (`offline`).
+    pub offline: Duration,
     /// A request is given up after [`Options::timeo`]; else never (`soft`, `hard`).
     pub soft: bool,
     /// How long a request of a soft mount may take.
@@ -46,6 +48,7 @@ impl Default for Options {
             hold: HOLD_AGE,
             local: false,
             flush_age: FLUSH_AGE,
+            offline: OFFLINE_AGE,
             soft: false,
             timeo: SOFT_DEFAULT,
             read_only: false,
@@ -104,6 +107,7 @@ impl Options {
             ("close", Some("local")) => self.local = true,
             ("close", Some(v)) => return Err(wrong(name, v, "'wait' or 'local'")),
             ("flush_age", Some(v)) => self.flush_age = seconds(name, v, FLUSH_AGE_MAX)?,
+            ("offline", Some(v)) => self.offline = seconds(name, v, OFFLINE_AGE_MAX)?,
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
             // As in nfs(5): tenths of a second.
@@ -178,6 +182,8 @@ mod tests {
         let e = taken("actimeo=soon").unwrap_err().to_string();
         assert_eq!(e, "mount option 'actimeo': 'soon' is not a number of seconds from 0 to 3600");
         assert!(taken("close=local,flush_age=0.2").is_ok_and(|o| o.local && o.flush_age.as_millis() == 200));
+        assert_eq!(taken("offline=0").unwrap().offline, Duration::ZERO);
+        assert!(taken("offline=3600").is_ok() && taken("offline=3601").is_err());
         assert!(taken("close=local,close=wait").is_ok_and(|o| !o.local));
         assert!(taken("close=soon").is_err() && taken("flush_age=31").is_err() && taken("close").is_err());
         assert!(taken("hold=-1").is_err() && taken("hold=31").is_err() && taken("timeo=0").is_err());

@@ -231,19 +231,25 @@ fn an_error_after_the_program_was_told_otherwise_is_told_to_whoever_asks() {
     fs::write(one.join("d/dir/below"), "lost").unwrap();
     fs::write(one.join("d/last"), "fine").unwrap();
     assert_eq!(f.sync_all().unwrap_err().raw_os_error(), Some(libc::EEXIST));
-    assert!(f.write_all(b"more").is_err());
+    // It is kept beside the other one, and the program goes on in it.
+    f.write_all(b" and more").unwrap();
     drop(f);
     let dir = File::open(one.join("d")).unwrap();
     assert_eq!(dir.sync_all().unwrap_err().raw_os_error(), Some(libc::EEXIST));
     dir.sync_all().unwrap();
+    drop(dir);
     let lost = control::sync(one.path()).unwrap();
     let mut paths: Vec<&str> = lost.iter().filter_map(|l| l.split(':').next()).collect();
     paths.sort_unstable();
-    assert_eq!(paths, ["d/dir", "d/dir/below", "d/taken"], "{lost:?}");
+    assert_eq!(paths, ["d/dir", "d/taken"], "{lost:?}");
     assert!(control::sync(one.path()).unwrap().is_empty());
     assert_eq!(fs::read_to_string(rig.dest().join("d/taken")).unwrap(), "theirs");
-    assert_eq!(shell(&rig.dest().join("d"), "cat between last; ls dir"), "finefine");
+    let found =
+        "cat between last; ls dir; cat dir.landfast-conflict-*-1/below; cat taken.landfast-conflict-*-1";
+    assert_eq!(shell(&rig.dest().join("d"), found), "finefinelostours and more");
+    assert_eq!(shell(&one.join("d"), found), "finefinelostours and more");
     assert_eq!(fs::read_to_string(one.join("d/taken")).unwrap(), "theirs");
+    assert_eq!(one.unmount(), Vec::<String>::new());
 }
 
 #[test]
@@ -291,6 +297,68 @@ fn a_server_that_restarts_gets_everything_once() {
     let there = rig.dest().join(own.file_name().unwrap());
     assert_eq!(one.unmount(), Vec::<String>::new());
     assert_eq!(fs::read_to_string(there.join("while it is away")).unwrap(), "text");
+}
+
+#[test]
+fn programs_go_on_for_a_while_without_the_server_and_then_wait_and_can_be_killed() {
+    if !can_mount() {
+        return;
+    }
+    let mut rig = Rig::delegating();
+    let one = rig.mount_local("close=local,flush_age=0.05,offline=1");
+    let own = one.own_dir("own");
+    rig.stop();
+    let program = "n=0; while : ; do n=$((n+1)); echo $n >$n; echo $n; done";
+    let mut writer = Command::new("sh");
+    let writer = writer.args(["-c", program]).current_dir(&own);
+    let mut writer = writer.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let begin = std::time::Instant::now();
+    while one.state("programs wait for the server") == 0 {
+        assert!(begin.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+    assert!(begin.elapsed().as_secs_f64() > 1.0, "not before its time");
+    // It waits now, and hears that it is to end.
+    writer.kill().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut writer.stdout.take().unwrap(), &mut said).unwrap();
+    writer.wait().unwrap();
+    let done = said.lines().count();
+    assert!(done > 0);
+    rig.start();
+    assert_eq!(control::sync(one.path()).unwrap(), Vec::<String>::new());
+    let there = rig.dest().join(own.file_name().unwrap());
+    for n in 1..=done {
+        assert_eq!(fs::read_to_string(there.join(n.to_string())).unwrap(), format!("{n}\n"));
+    }
+    assert_eq!(one.state("programs wait for the server"), 0);
+    fs::write(own.join("after"), "after").unwrap();
+    assert_eq!(one.unmount(), Vec::<String>::new());
+    assert!(there.join("after").exists());
+}
+
+#[test]
+fn rfc8881_20_6_the_directories_that_were_not_used_for_longest_are_returned_before_there_are_too_many() {
+    if !can_mount() {
+        return;
+    }
+    const OPENS: u64 = 64;
+    let rig = Rig::delegating_with(OPENS as usize);
+    let one = rig.mount_local("close=local,flush_age=0.05");
+    let mut most = 0;
+    for n in 0..4 * OPENS {
+        fs::create_dir(one.join(&n.to_string())).unwrap();
+        fs::write(one.join(&format!("{n}/f")), n.to_string()).unwrap();
+        one.sync();
+        most = most.max(one.state("directory delegations"));
+    }
+    // The server asks when seven eighths are used, and gives none beyond fifteen sixteenths.
+    assert!((OPENS / 8 * 6..=OPENS).contains(&most), "{most}");
+    assert!(one.state("delegations given back, of our choice") > 0);
+    for n in 0..4 * OPENS {
+        assert_eq!(fs::read_to_string(rig.dest().join(format!("{n}/f"))).unwrap(), n.to_string());
+    }
+    assert_eq!(one.unmount(), Vec::<String>::new());
 }
 
 #[test]
@@ -525,10 +593,18 @@ fn what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error() 
     let lost = control::sync(&one.at).unwrap();
     let mut paths: Vec<&str> = lost.iter().filter_map(|l| l.split(": ").next()).collect();
     paths.sort_unstable();
-    let expected = ["ours", "replaced", "taken"].map(|name| format!("{d}/{name}"));
+    let expected = ["replaced", "saved", "taken"].map(|name| format!("{d}/{name}"));
     assert_eq!(paths, expected, "{lost:?}");
-    let names = shell(&two.join(d), "find . -type f | sort; cat taken replaced saved ours new to dir/below");
-    let expected = "./dir/below\n./gone\n./new\n./ours\n./replaced\n./saved\n./taken\n./to\n";
-    assert_eq!(names, format!("{expected}theirstheirstheirsoursnewmovedbelow"));
-    assert_eq!(shell(&own, "cat taken; ls"), "theirsdir\ngone\nnew\nours\nreplaced\nsaved\ntaken\nto\n");
+    let names = shell(
+        &two.join(d),
+        "find . -type f | sed s/conflict-.*-/conflict-HOST-/ | sort; cat taken replaced saved new to dir/below; \
+         cat saved.* taken.*",
+    );
+    let expected = "./dir/below\n./gone\n./new\n./replaced\n./saved\n./saved.landfast-conflict-HOST-1\n./taken\n\
+                    ./taken.landfast-conflict-HOST-1\n./to\n";
+    assert_eq!(names, format!("{expected}theirstheirstheirsnewmovedbelowoursours"));
+    let here = shell(&own, "cat taken; ls | sed s/conflict-.*-/conflict-HOST-/");
+    let expected = "dir\ngone\nnew\nreplaced\nsaved\nsaved.landfast-conflict-HOST-1\ntaken\n\
+                    taken.landfast-conflict-HOST-1\nto\n";
+    assert_eq!(here, format!("theirs{expected}"));
 }

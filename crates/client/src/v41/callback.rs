@@ -1,6 +1,6 @@
 //! The back channel: calls from the server to this client (RFC 8881 sections 2.10.3.1 and 20).
 //!
-//! Two callbacks are executed: CB_OFFLOAD, the end of a copy (RFC 7862 section 16.1), and CB_RECALL, if somebody listens
+//! Three callbacks are executed: CB_OFFLOAD, the end of a copy (RFC 7862 section 16.1), and CB_RECALL and CB_RECALL_ANY, if somebody listens
 //! ([`crate::Session::recalls`]). The channel has one slot. A retried callback gets the reply of the first time.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbOp, CbRes, CbSequenceArgs, CbSequenceRes,
-    OP_CB_GETATTR, OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_RECALL_ANY, OP_CB_SEQUENCE,
+    OP_CB_GETATTR, OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_RECALL_ANY, OP_CB_SEQUENCE, RCA4_TYPE_MASK_DIR_DLG,
 };
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
@@ -38,6 +38,15 @@ pub struct Recall {
     pub fh: FileHandle,
 }
 
+/// What a server asks of the holder of delegations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// This one back.
+    One(Recall),
+    /// Directories' delegations of the client's choice, so that it keeps no more than these (CB_RECALL_ANY, RFC 8881 section 20.6).
+    Any { keep: u32 },
+}
+
 /// The callbacks that a server has made.
 #[derive(Default)]
 pub(super) struct Callbacks {
@@ -53,12 +62,12 @@ struct State {
     /// Ends that nobody has asked for yet. When there are too many, the oldest are dropped.
     ends: VecDeque<(FileHandle, Stateid, CopyEnd)>,
     /// Where recalls go. `None`: this client has no delegations.
-    recalls: Option<mpsc::Sender<Recall>>,
+    recalls: Option<mpsc::Sender<Asked>>,
 }
 
 impl Callbacks {
     /// Recalls from now on. Those of an earlier call end.
-    pub(super) fn recalls(&self) -> mpsc::Receiver<Recall> {
+    pub(super) fn recalls(&self) -> mpsc::Receiver<Asked> {
         let (send, recalls) = mpsc::channel(RECALLS_MAX);
         self.state.lock().unwrap_or_else(PoisonError::into_inner).recalls = Some(send);
         recalls
@@ -113,10 +122,16 @@ impl Callbacks {
                 (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Recall(args)), _) => {
                     let recall = Recall { stateid: args.stateid, fh: args.fh };
-                    refused(OP_CB_RECALL, passed_on(state.recalls.as_ref(), recall))
+                    refused(OP_CB_RECALL, passed_on(state.recalls.as_ref(), Asked::One(recall)))
                 }
                 (Ok(CbOp::RecallAny(_)), 0) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
-                (Ok(CbOp::RecallAny(_)), _) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4_OK),
+                (Ok(CbOp::RecallAny(args)), _) => {
+                    if args.types.has(RCA4_TYPE_MASK_DIR_DLG) {
+                        // If it cannot be passed on, the server asks again or takes what it needs.
+                        let _ = passed_on(state.recalls.as_ref(), Asked::Any { keep: args.objects_to_keep });
+                    }
+                    refused(OP_CB_RECALL_ANY, NfsStat::NFS4_OK)
+                }
                 (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Offload(args)), _) => {
                     if state.ends.len() >= COPY_ENDS_MAX {
@@ -145,7 +160,7 @@ impl Callbacks {
 }
 
 /// Passes a recall on. Whether the delegation is there is for the listener: the recall may overtake the reply that gives it.
-fn passed_on(recalls: Option<&mpsc::Sender<Recall>>, recall: Recall) -> NfsStat {
+fn passed_on(recalls: Option<&mpsc::Sender<Asked>>, recall: Asked) -> NfsStat {
     match recalls.map(|to| to.try_send(recall)) {
         Some(Ok(())) => NfsStat::NFS4_OK,
         Some(Err(mpsc::error::TrySendError::Full(_))) => NfsStat::NFS4ERR_DELAY,
@@ -191,8 +206,9 @@ impl Service for Callbacks {
 
 #[cfg(test)]
 mod tests {
+    use landfast_nfs::v4::Bitmap;
     use landfast_nfs::v4::StableHow;
-    use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs, CbRecallArgs};
+    use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs, CbRecallAnyArgs, CbRecallArgs};
 
     use super::*;
 
@@ -280,7 +296,7 @@ mod tests {
         assert_eq!(answer(&callbacks, recall(1)).status, NfsStat::NFS4ERR_BAD_STATEID);
         let mut recalls = callbacks.recalls();
         assert_eq!(answer(&callbacks, recall(2)).status, NfsStat::NFS4_OK);
-        assert_eq!(recalls.recv().await, Some(Recall { stateid: copy(3), fh: file() }));
+        assert_eq!(recalls.recv().await, Some(Asked::One(Recall { stateid: copy(3), fh: file() })));
         // Another session has the same listener.
         let mut other = BytesMut::from(&recall(1)[..]);
         other[4 + 4 + 4 + 4 + 4..][..16].fill(2);
@@ -290,6 +306,30 @@ mod tests {
         let mut last = BytesMut::from(&recall(2)[..]);
         last[4 + 4 + 4 + 4 + 4..][..16].fill(2);
         assert_eq!(answer(&callbacks, last.freeze()).status, NfsStat::NFS4ERR_BAD_STATEID);
+    }
+
+    #[tokio::test]
+    async fn rfc8881_20_6_a_request_for_some_delegations_of_directories_is_passed_on() {
+        let callbacks = Callbacks::default();
+        let any = |number: u32, kind: u32| {
+            let sequence = CbSequenceArgs {
+                sessionid: [1; 16],
+                sequenceid: number,
+                slotid: 0,
+                highest_slotid: 0,
+                cachethis: false,
+                referring: Vec::new(),
+            };
+            let any = CbRecallAnyArgs { objects_to_keep: 5, types: Bitmap::of(&[kind]) };
+            let ops = vec![CbOp::Sequence(sequence), CbOp::RecallAny(any)];
+            CbCompoundArgs { tag: Bytes::new(), minor_version: 1, callback_ident: 0, ops }.to_bytes()
+        };
+        assert_eq!(answer(&callbacks, any(1, 2)).status, NfsStat::NFS4_OK, "nobody listens");
+        let mut asked = callbacks.recalls();
+        // Of files it has none.
+        assert_eq!(answer(&callbacks, any(2, 0)).status, NfsStat::NFS4_OK);
+        assert_eq!(answer(&callbacks, any(3, 2)).status, NfsStat::NFS4_OK);
+        assert_eq!(asked.recv().await, Some(Asked::Any { keep: 5 }));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::callback::{Callbacks, CopyEnd, Recall};
+use super::callback::{Asked, Callbacks, CopyEnd};
 use super::epoch::{Epoch, OpeningState};
 use super::first_request::{FirstReply, FirstRequest};
 use super::sequence::{Verdict, judge, too_much};
@@ -278,7 +278,7 @@ impl Client {
     }
 
     /// See [`crate::Session::recalls`].
-    pub(crate) fn recalls(&self) -> tokio::sync::mpsc::Receiver<Recall> {
+    pub(crate) fn recalls(&self) -> tokio::sync::mpsc::Receiver<Asked> {
         self.callbacks.recalls()
     }
 

@@ -39,7 +39,7 @@ mod setup;
 mod slots;
 
 pub(crate) use callback::CopyEnd;
-pub use callback::Recall;
+pub use callback::{Asked, Recall};
 pub(crate) use client::Client;
 pub(crate) use first_request::FirstReply;
 pub use first_request::{FirstRequest, Trailing};

@@ -10,6 +10,7 @@
 //! | `file` | an open file: held back or on the server, its data, its errors |
 //! | `pending` | changes that programs were told are done, in the order in which the server gets them |
 //! | `replay` | changes of names that the server may have executed already, or that others may have come before |
+//! | `space` | how much may wait, so that the server has room for it |
 //! | `tree` | nodes and names: what may be answered from memory |
 //!
 //! | question | answered from memory |
@@ -27,6 +28,7 @@ pub mod extents;
 pub mod file;
 pub mod pending;
 pub mod replay;
+pub mod space;
 pub mod tree;
 
 /// Time since the mount began.

@@ -116,6 +116,8 @@ pub struct Tree<F> {
     ages: Ages,
     /// Delegations of directories that were forgotten: to be returned.
     surplus: Vec<(FileHandle, Stateid)>,
+    /// Changes in own directories so far.
+    uses: u64,
 }
 
 /// How old answers from memory may be.
@@ -138,6 +140,7 @@ impl<F> Tree<F> {
             names: 0,
             ages,
             surplus: Vec::new(),
+            uses: 0,
         };
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.

@@ -4,29 +4,34 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use landfast_client::Recall;
+use landfast_client::Asked;
 use landfast_nfs::v4::{FileHandle, Stateid};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::changes::{settle_all, settle_dir, settle_node, urge_all};
 use super::flush;
+use super::room::{self, Found};
 use super::shared::{Open, Shared};
 use crate::core::bugs::{Bug, bug};
+use crate::core::space::Needs;
 use crate::core::tree::Tree;
 use crate::core::tree::right::Right;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{
     BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, HOLD_LOOKED_EACH,
-    PENDING_MAX,
+    PENDING_MAX, RETURNED_TOGETHER,
 };
 use crate::remote::{Caller, Delegation};
 
 /// What is looked after once in a while.
 pub(super) async fn look_after(shared: &Arc<Shared>) {
+    // While the server is away the one before is not over.
+    let Ok(_one) = shared.lanes.looking_after.try_lock() else { return };
     shared.remote.session().binds_back_channel().await;
     check(shared).await;
+    room::renew(shared).await;
     let mut surplus = shared.tree().take_surplus();
     let now = shared.now();
     {
@@ -56,6 +61,8 @@ pub(super) async fn check(shared: &Arc<Shared>) {
     if tested && !standing.revoked {
         return;
     }
+    // What was kept may be gone.
+    shared.space.lock().forget();
     let all = shared.tree().delegations();
     let ids: Vec<Stateid> = all.iter().map(|(_, _, id)| *id).collect();
     let stand = match shared.remote.which_stand(&ids).await {
@@ -89,9 +96,16 @@ fn right_is(right: Right, stateid: &Stateid) -> bool {
 }
 
 /// Hears recalls.
-pub(super) async fn hear(weak: Weak<Shared>, mut recalls: mpsc::Receiver<Recall>) {
-    while let Some(recall) = recalls.recv().await {
+pub(super) async fn hear(weak: Weak<Shared>, mut asked: mpsc::Receiver<Asked>) {
+    while let Some(asked) = asked.recv().await {
         let Some(shared) = weak.upgrade() else { return };
+        let recall = match asked {
+            Asked::One(recall) => recall,
+            Asked::Any { keep } => {
+                give_idle_back(&shared, keep as usize);
+                continue;
+            }
+        };
         shared.lanes.recalls.fetch_add(1, Ordering::Relaxed);
         let dir = shared.tree().recalled(&recall.stateid);
         match dir {
@@ -107,6 +121,37 @@ pub(super) async fn hear(weak: Weak<Shared>, mut recalls: mpsc::Receiver<Recall>
             }
         }
     }
+}
+
+/// Returns so many that no more than `keep` are left, those first in which nothing was changed for longest (RFC 8881 section 20.6).
+fn give_idle_back(shared: &Arc<Shared>, keep: usize) {
+    let idle = {
+        let mut tree = shared.tree();
+        let idle = tree.idle_delegations(keep);
+        idle.iter().for_each(|(dir, _, stateid)| tree.is_returning(*dir, *stateid));
+        idle
+    };
+    shared.lanes.given_back.fetch_add(idle.len() as u64, Ordering::Relaxed);
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        for some in idle.chunks(RETURNED_TOGETHER) {
+            for (dir, ..) in some {
+                settle_dir(&shared, *dir).await;
+            }
+            let returned: Vec<_> =
+                some.iter().map(|(_, handle, stateid)| (handle.clone(), *stateid)).collect();
+            shared.remote.return_delegations(&returned).await;
+            let now = shared.now();
+            for (dir, _, stateid) in some {
+                note_refusal(&shared, *dir, now);
+                let mut tree = shared.tree();
+                if tree.right(*dir).is_some_and(|right| right_is(right, stateid)) {
+                    tree.disown(*dir);
+                }
+            }
+            shared.lanes.changed.notify_waiters();
+        }
+    });
 }
 
 /// Returns a delegation once all that it covers is on the server.
@@ -223,7 +268,23 @@ pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Res
             }
             Some(_) if takes => {
                 if shared.lanes.have_room() && !shared.is_full() {
-                    return Ok(true);
+                    match room::look(shared, who, Needs::CHANGE).await {
+                        Found::Room => return Ok(true),
+                        // The server's answer is the program's.
+                        Found::None => {
+                            settle_dir(shared, dir).await;
+                            return Ok(false);
+                        }
+                        // What is not on the server yet has nothing that it could be asked of.
+                        Found::NoDirectory => {
+                            settle_node(shared, dir).await;
+                            settle_dir(shared, dir).await;
+                            if shared.tree().stateid(dir).is_none() {
+                                return Ok(false);
+                            }
+                            continue;
+                        }
+                    }
                 }
                 urge_all(shared);
                 // Room that files take which are not made here is given back without a word.
@@ -298,7 +359,11 @@ async fn acquire_now(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
     // The session is that in which all are good, and nothing else changes names until they are listed.
     check(shared).await;
     let (session, changes) = (shared.lanes.session.load(Ordering::Acquire), shared.tree().changes(dir));
-    let Ok((given, may, _)) = shared.remote.delegate(who, &handle).await else { return false };
+    let asked = shared.space.lock().ask(shared.now());
+    let Ok((given, may, has)) = shared.remote.delegate(who, &handle).await else { return false };
+    if let Delegation::Write(_) = given {
+        shared.space.lock().told(who.uid, asked, has, shared.now());
+    }
     let stateid = match given {
         Delegation::Write(stateid) => stateid,
         other => {

@@ -11,12 +11,13 @@ use super::ahead::Ahead;
 use super::flush::{self, Until};
 use super::locks;
 use super::shared::{Handle, Open, Shared};
-use super::{changes, delegations};
+use super::{changes, delegations, room};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::bugs::{Bug, bug};
 use crate::core::file::Held;
 use crate::core::pending::What;
+use crate::core::space::Needs;
 use crate::core::tree::own::Entry;
 use crate::errno::Errno;
 use crate::limits::{FIRST_READ_BYTES, FIRST_READS_BYTES_MAX, HELD_FILES_MAX};
@@ -137,6 +138,7 @@ pub(super) fn hold(
         if !may {
             return None;
         }
+        let room = if own { Some(room::admit(shared, who, Needs::CHANGE)?) } else { None };
         let above = &tree.get(dir)?.attrs;
         let attrs = super::local::new_attrs(shared, above, who, (FileType::Reg, mode))?;
         let mut file = open.state.lock();
@@ -164,6 +166,7 @@ pub(super) fn hold(
             tree.touched(dir, 0, attrs.mtime);
             changes::add(shared, &mut tree, who, (dir, ino), What::File { name: name.clone() });
         }
+        drop(room);
         (attrs, ino)
     };
     Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
@@ -191,6 +194,7 @@ pub(super) async fn create(
     changes::settle_dir(shared, dir).await;
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
+    shared.space.lock().spend(Needs::CHANGE);
     shared.tree().begin(dir);
     let new = NewFile { name: name.clone(), mode, data: Vec::new(), set: Set::default() };
     let made = shared.remote.create(who, &handle, &new, Doubt::None).await;

@@ -14,6 +14,7 @@ use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::file::Held;
+use crate::core::space::Needs;
 use crate::errno::Errno;
 use crate::limits::{
     FLUSHES_TOGETHER, HOLD_AGE, HOLD_LOOKED_EACH, PIECE_BYTES, PIECES_IN_FLIGHT, REWRITES_MAX,
@@ -100,6 +101,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
         (held.clone(), NewFile { name: held.name.clone(), mode: held.mode, data, set }, pieces, file.written)
     };
     let asked = shared.now();
+    shared.space.lock().spend(Needs::CHANGE);
     let dir = {
         let mut tree = shared.tree();
         tree.begin(held.dir);

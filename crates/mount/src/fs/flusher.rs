@@ -14,12 +14,14 @@ use landfast_nfs::v4::{FileHandle, NfsStat, NfsTime, OpNum, SetTime};
 use tokio::time::sleep;
 
 use super::changes::forget;
+use super::conflict::{self, Lost};
 use super::delegations::{check, given, hear, is_tested, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
 use crate::core::bugs::{Bug, bug};
 use crate::core::pending::{Change, What};
 use crate::core::replay::{self, Replay};
+use crate::core::space::{Asked, Needs};
 use crate::core::tree::Tree;
 use crate::core::tree::own::Entry;
 use crate::core::tree::right::Right;
@@ -52,6 +54,7 @@ async fn run(weak: Weak<Shared>) {
     let mut looked = Time::ZERO;
     while let Some(shared) = weak.upgrade() {
         let (lanes, now) = (shared.lanes.clone(), shared.now());
+        lanes.look_at_age(now, shared.options.flush_age.max(HOLD_AGE) + shared.options.offline);
         if now.saturating_sub(looked) >= BACK_CHANNEL_LOOKED_EACH {
             looked = now;
             let shared = shared.clone();
@@ -84,6 +87,8 @@ struct Batch {
     files: Vec<Option<FileSent>>,
     /// The directory is not this mount's own any more, or a change before these has failed.
     guarded: bool,
+    /// When it is asked how much space there is.
+    asked: Asked,
 }
 
 /// Sends what is due.
@@ -125,6 +130,7 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     let delegate = shared.lanes.asks(tree.names());
     let mut room = shared.remote.batch_room();
     let (mut steps, mut files) = (Vec::new(), Vec::new());
+    let asked = shared.space.lock().ask(now);
     let mut pending = shared.lanes.pending();
     let guarded = shared_with_others || pending.is_damaged(dir);
     let unfinished = shared.lanes.unfinished();
@@ -191,7 +197,7 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     drop(pending);
     drop(tree);
     let who = changes.first()?.who.clone();
-    Some(Batch { dir, handle, who, changes, steps, files, guarded })
+    Some(Batch { dir, handle, who, changes, steps, files, guarded, asked })
 }
 
 /// Bytes of names and texts.
@@ -210,11 +216,27 @@ async fn send(shared: &Arc<Shared>, batch: Batch) {
     if !batch.guarded {
         sent = send_together(shared, &batch).await;
     }
-    let sent = match sent {
+    let mut sent = match sent {
         Some(sent) => sent,
         None => one_by_one(shared, &batch).await,
     };
-    take_reply(shared, batch, sent).await;
+    let kept = match (batch.changes.get(sent.done.len()), batch.steps.get(sent.done.len()), sent.failed) {
+        (Some(change), Some(step), Some(e)) => {
+            let made =
+                sent.done.iter().zip(&batch.changes).filter(|(_, earlier)| earlier.node == change.node);
+            let made = made.filter_map(|(done, _)| done.handle()).next_back().cloned();
+            let ours = made.or_else(|| shared.tree().get(change.node).and_then(|n| n.handle.clone()));
+            let lost = Lost { who: &batch.who, dir: batch.dir, handle: &batch.handle, change, step, ours };
+            conflict::keep(shared, lost, e).await
+        }
+        _ => None,
+    };
+    let kept = kept.map(|(name, done)| {
+        sent.failed = None;
+        sent.done.push(done);
+        (sent.done.len() - 1, name)
+    });
+    take_reply(shared, batch, sent, kept).await;
 }
 
 /// `None`: the outcome is not known, or the delegation is lost: they are looked at one by one.
@@ -238,7 +260,7 @@ async fn send_together(shared: &Arc<Shared>, batch: &Batch) -> Option<Sent> {
             Err(Fault::Op(OpNum::PUTFH, e)) if is_busy(e) => sleep(HOLD_LOOKED_EACH).await,
             Err(Fault::Op(OpNum::PUTFH, e)) => {
                 let failed = Some(Fault::Op(OpNum::PUTFH, e));
-                return Some(Sent { done: Vec::new(), failed, dir: None });
+                return Some(Sent { done: Vec::new(), failed, dir: None, room: None });
             }
             Err(e) => {
                 tracing::debug!("changes are looked at one by one: {e:?}");
@@ -253,7 +275,7 @@ type New = HashMap<Ino, FileHandle>;
 
 /// Sends changes one by one, each until its outcome is known. They may have been executed already.
 async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
-    let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+    let mut sent = Sent { done: Vec::new(), failed: None, dir: None, room: None };
     // A session keeps its number until something finds it dead: the delegations are tested in the one in force.
     let sure = !batch.guarded && shared.remote.ask(&batch.who, Vec::new()).await.is_ok();
     if sure {
@@ -264,12 +286,7 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
         let owned = sure && is_surely_own(shared, batch.dir) || bug(Bug::GuardLost);
         match one(shared, batch, (step, change), owned, &new).await {
             Ok(done) => {
-                let handle = match &done {
-                    StepDone::File(made) => Some(&made.handle),
-                    StepDone::Object { handle, .. } => Some(handle),
-                    StepDone::Name | StepDone::Set(_) => None,
-                };
-                new.extend(handle.map(|handle| (change.node, handle.clone())));
+                new.extend(done.handle().map(|handle| (change.node, handle.clone())));
                 sent.done.push(done);
             }
             Err(e) => {
@@ -359,8 +376,8 @@ async fn named(shared: &Shared, batch: &Batch, name: &Bytes) -> Result<Option<Fi
 }
 
 /// Takes what has become of a batch.
-async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
-    let Batch { dir, who, changes, files, .. } = batch;
+async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent, kept: Option<(usize, Bytes)>) {
+    let Batch { dir, who, changes, files, asked, .. } = batch;
     let (count, now) = (sent.done.len(), shared.now());
     let busy = sent.failed.is_some_and(|e| e.status().is_some_and(is_busy));
     let failed = sent.failed.filter(|_| !busy);
@@ -368,7 +385,10 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
     {
         let mut tree = shared.tree();
         let mut files = files.into_iter();
-        for ((change, done), file) in changes.iter().zip(sent.done).zip(files.by_ref()) {
+        for (at, ((change, done), file)) in changes.iter().zip(sent.done).zip(files.by_ref()).enumerate() {
+            if let Some((_, name)) = kept.as_ref().filter(|(of, _)| *of == at) {
+                conflict::note(shared, &mut tree, change, name);
+            }
             // It stays until all is noted.
             tree.pin(change.node);
             tree.pay(change.node, now);
@@ -395,7 +415,14 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
         shared.lanes.unfinished().extend(unfinished.iter().map(|(ino, _)| (*ino, dir)));
         tree.changed(dir, sent.dir, now);
         let over = count + usize::from(failed.is_some());
+        // First: what leaves the one sum is in the other.
+        shared.space.lock().spend(Needs::changes(over));
         shared.lanes.pending().settle(dir, over);
+        if let Some(has) = sent.room
+            && tree.stateid(dir).is_some()
+        {
+            shared.space.lock().told(who.uid, asked, has, now);
+        }
         if let (Some(e), Some(change)) = (failed, changes.get(count)) {
             fail(shared, &mut tree, change, e.errno());
         }

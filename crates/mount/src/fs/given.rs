@@ -54,6 +54,7 @@ pub(super) trait Given: Send + 'static {
 
 impl Given for () {}
 impl Given for Attrs {}
+impl Given for usize {}
 impl Given for Bytes {}
 impl Given for Room {}
 impl Given for u64 {}

@@ -158,7 +158,7 @@ impl Kernel {
                     });
                 }
             }
-            Next::Wait => write::room(&self.shared, &handle).await,
+            Next::Wait => write::make_room(&self.shared, &handle).await,
         }
         Ok(())
     }

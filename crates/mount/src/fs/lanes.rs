@@ -31,6 +31,10 @@ pub(super) struct Lanes {
     pub(super) session: AtomicU64,
     /// The server's restarts before which that was ([`landfast_client::Standing::restarts`]).
     pub(super) restarts: AtomicU64,
+    /// The directory of which the server was asked last how much space there is.
+    pub(super) asked_of: AtomicU64,
+    /// Held by who looks after delegations.
+    pub(super) looking_after: tokio::sync::Mutex<()>,
     pub(super) checking: tokio::sync::Mutex<()>,
     /// The server has no write delegations.
     pub(super) never: AtomicBool,
@@ -40,7 +44,11 @@ pub(super) struct Lanes {
     pub(super) asking: Mutex<HashSet<Ino>>,
     /// Recalls of delegations that are not known yet, and when they came.
     pub(super) early: Mutex<VecDeque<(Recall, Time)>>,
+    /// What waits is so old that programs wait, too: the server takes nothing.
+    pub(super) overdue: AtomicBool,
     pub(super) recalls: AtomicU64,
+    /// Delegations that were returned since the server asked for some.
+    pub(super) given_back: AtomicU64,
     /// Directories in which changes have failed that nobody was told of.
     pub(super) failures: Mutex<BTreeMap<Ino, Errno>>,
 }
@@ -73,7 +81,13 @@ impl Lanes {
 
     /// Whether one more change may wait.
     pub(super) fn have_room(&self) -> bool {
-        self.pending().len() < PENDING_MAX
+        !self.overdue.load(Ordering::Acquire) && self.pending().len() < PENDING_MAX
+    }
+
+    /// Looks whether what waits is older than it should become.
+    pub(super) fn look_at_age(&self, now: Time, most: Time) {
+        let oldest = self.pending().oldest();
+        self.overdue.store(oldest.is_some_and(|at| now.saturating_sub(at) >= most), Ordering::Release);
     }
 
     /// A file that kept its directory's changes back is closed.

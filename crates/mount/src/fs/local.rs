@@ -5,10 +5,12 @@ use landfast_nfs::v4::FileType;
 use landfast_nfs::v4::attr::AttrValues;
 
 use super::changes;
+use super::room;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::pending::What;
+use crate::core::space::Needs;
 use crate::core::tree::Tree;
 use crate::core::tree::own::Entry;
 use crate::core::tree::right::Right;
@@ -64,6 +66,7 @@ pub(super) fn make(
     if tree.entry(dir, name) != Entry::Nobody {
         return Some(Err(Errno::EXIST));
     }
+    let _room = room::admit(shared, who, Needs::CHANGE)?;
     let above = tree.get(dir)?.attrs.clone();
     let (attrs, text, what) = match new {
         New::Dir(mode) => {
@@ -161,6 +164,7 @@ pub(super) fn rename(
     if unwritten {
         return None;
     }
+    let _room = room::admit(shared, who, Needs::CHANGE)?;
     if let Some(e) = shared.lanes.take_lost(ino) {
         return Some(Err(e));
     }

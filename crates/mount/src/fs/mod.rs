@@ -19,7 +19,9 @@
 //! | `delegations` | of directories: asked for, recalled, returned |
 //! | `flusher` | sending changes |
 //! | `ranges` | space, holes, copies by the server |
+//! | `conflict` | what somebody else's changes have come before |
 //! | `read` | reading, over what is on its way |
+//! | `room` | room at the server for what programs are told is done |
 //! | `surplus` | having the kernel forget files |
 //! | `kernel` | what stands for the kernel in the simulation |
 //! | `names`, `files`, `write`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
@@ -28,6 +30,7 @@ mod agreed;
 mod ahead;
 mod callers;
 mod changes;
+mod conflict;
 mod convert;
 mod delegations;
 mod dirs;
@@ -48,6 +51,7 @@ mod ranges;
 mod read;
 mod reply;
 mod requests;
+mod room;
 mod shared;
 mod status;
 mod surplus;

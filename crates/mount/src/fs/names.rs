@@ -14,10 +14,11 @@ use super::shared::Shared;
 use super::{changes, delegations};
 use crate::core::Ino;
 use crate::core::attrs::Attrs;
+use crate::core::space::Needs;
 use crate::core::tree::own::Entry;
 use crate::core::tree::{Found, Listing};
 use crate::errno::Errno;
-use crate::remote::{Also, Caller, Changed, Doubt, Fault};
+use crate::remote::{Also, Caller, Changed, Delegation, Doubt, Fault};
 
 /// What memory knows of a name: the node with its attributes, nobody (`Some(None)`), or nothing (`None`). A node that is found belongs to
 /// the kernel from now on.
@@ -99,6 +100,8 @@ where
     F: Future<Output = Result<Changed, Fault>>,
 {
     let asked = shared.now();
+    // It may take room of what waits.
+    shared.space.lock().spend(Needs::CHANGE);
     shared.tree().begin(dir);
     let done = work.await;
     let now = shared.now();
@@ -146,6 +149,7 @@ pub(super) async fn make(
     let handle = shared.server_handle(dir)?;
     let is_dir = matches!(kind, CreateType::Dir);
     let delegate = is_dir && delegations::asks(shared);
+    let asked = shared.space.lock().ask(shared.now());
     let work = shared.remote.make(who, &handle, name, (kind, mode), (Doubt::None, delegate));
     let changed = change(shared, dir, name, work).await?;
     let (handle, attrs) = changed.object.ok_or(Errno::IO)?;
@@ -158,6 +162,9 @@ pub(super) async fn make(
     }
     tree.refer(ino);
     if let Some(given) = changed.delegation {
+        if let Delegation::Write(_) = given {
+            shared.space.lock().told(who.uid, asked, changed.room, now);
+        }
         delegations::given(shared, &mut tree, ino, given, who);
     }
     Ok((ino, attrs))

@@ -8,7 +8,8 @@
 //! | a file's `locks` | requests for locks; held over replies of the server | before all others |
 //! | a file's `turn` | whoever sends its data; held over replies of the server | behind `locks` |
 //! | the `lanes`' changes | programs, in own directories; replies | behind `tree` |
-//! | a file's `state` | writes, and who sends its data | last |
+//! | a file's `state` | writes, and who sends its data | behind these |
+//! | `space` | all that is let in, and all that is sent | last |
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,6 +28,7 @@ use super::hidden::{HiddenNames, Removed};
 use crate::core::attrs::Attrs;
 use crate::core::bugs::{Bug, bug};
 use crate::core::file::File;
+use crate::core::space::{Needs, Space};
 use crate::core::tree::{Ages, Tree};
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
@@ -121,6 +123,8 @@ pub(super) struct Shared {
     pub(super) hidden: HiddenNames<Open>,
     /// Changes that programs were told are done, on their way to the server.
     pub(super) lanes: Arc<super::lanes::Lanes>,
+    /// Room at the server for what waits. Behind all others in the order of locks.
+    pub(super) space: Mutex<Space>,
     pub(super) notifier: OnceLock<fuser::Notifier>,
     /// Makes names for files that are removed while they are open.
     pub(super) unique: u64,
@@ -154,6 +158,7 @@ impl Shared {
             failures: Mutex::default(),
             hidden: Default::default(),
             lanes: Arc::default(),
+            space: Mutex::default(),
             notifier: OnceLock::new(),
             unique,
         }
@@ -259,6 +264,8 @@ impl Shared {
         if after >= before {
             self.dirty_bytes.fetch_add(after - before, Ordering::AcqRel);
         } else {
+            // First: what leaves the one sum is in the other.
+            self.space.lock().spend(Needs::data(before - after));
             self.dirty_bytes.fetch_sub(before - after, Ordering::AcqRel);
         }
     }

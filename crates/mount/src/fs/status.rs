@@ -1,5 +1,7 @@
 //! What `landfast status` prints.
 
+use std::sync::atomic::Ordering;
+
 use super::shared::Shared;
 
 pub(super) fn text(shared: &Shared) -> String {
@@ -20,8 +22,10 @@ pub(super) fn text(shared: &Shared) -> String {
         format!("dirty bytes: {}", shared.dirty_bytes()),
         format!("changes on their way: {changes}"),
         format!("age of the oldest, ms: {oldest}"),
+        format!("programs wait for the server: {}", u8::from(shared.lanes.overdue.load(Ordering::Acquire))),
         format!("directory delegations: {delegations}"),
         format!("recalls: {}", shared.lanes.recalls()),
+        format!("delegations given back, of our choice: {}", shared.lanes.given_back.load(Ordering::Relaxed)),
         format!("nodes: {nodes}"),
         format!("names: {names}"),
         format!("rpcs: {}", stats.rpcs),

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fuser::{OpenFlags, ReplyWrite, Request, WriteFlags};
+use landfast_nfs::v4::StableHow;
 
 use super::convert::errno;
 use super::flush::{self, Until};
 use super::reply::written;
 use super::shared::{Handle, Shared};
-use super::{Mount, files, locks};
+use super::{Mount, files, locks, room};
 use crate::core::file::Next;
+use crate::core::space::Needs;
 use crate::errno::Errno;
 
 /// FUSE_WRITE: `data` at `offset`.
@@ -24,17 +27,32 @@ pub(super) fn request(
     let paged = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
     let append = flags.0 & libc::O_APPEND != 0 && !paged;
     let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+    // What bypasses the kernel's pages is meant to be on the server when write(2) returns.
+    let direct = flags.0 & libc::O_DIRECT != 0 && !paged;
+    let Some(admitted) = room::admit_data(&mount.shared, &handle.who, data.len()) else {
+        let (shared, data) = (mount.shared.clone(), Bytes::copy_from_slice(data));
+        let work = async move {
+            let done = write_with_room(&shared, &handle, offset, data, (append, kill)).await?;
+            if direct {
+                files::flush(&shared, &handle).await?;
+            }
+            Ok(done)
+        };
+        return mount.run(req, work, |done| match done {
+            Ok(done) => reply.written(done as u32),
+            Err(e) => reply.error(errno(e)),
+        });
+    };
     let (next, moved) = match take(&mount.shared, &handle, offset, data, (append, kill)) {
         Ok(next) => next,
         Err(e) => return reply.error(errno(e)),
     };
+    drop(admitted);
     let (shared, len) = (mount.shared.clone(), data.len() as u32);
     if moved {
         let (shared, ino) = (shared.clone(), handle.ino);
         mount.spawn(async move { shared.drop_pages(ino).await });
     }
-    // What bypasses the kernel's pages is meant to be on the server when write(2) returns.
-    let direct = flags.0 & libc::O_DIRECT != 0 && !paged;
     match next {
         _ if direct => {
             mount.run(req, async move { files::flush(&shared, &handle).await }, move |done| {
@@ -54,7 +72,7 @@ pub(super) fn request(
         }
         Next::Wait => {
             let work = async move {
-                room(&shared, &handle).await;
+                make_room(&shared, &handle).await;
                 Ok(())
             };
             mount.run(req, work, move |done| written(reply, len, done));
@@ -103,7 +121,7 @@ pub(super) fn take(
 }
 
 /// Waits until a file, and the mount, have room for more data.
-pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
+pub(super) async fn make_room(shared: &Arc<Shared>, handle: &Handle) {
     loop {
         flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Pieces).await;
         let full = handle.open.state.lock().next() == Next::Wait;
@@ -115,5 +133,108 @@ pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
         if shared.is_full() {
             flush::send_all(shared).await;
         }
+    }
+}
+
+/// write(2) of data for which there was no room. Returns how much of it was written.
+async fn write_with_room(
+    shared: &Arc<Shared>,
+    handle: &Arc<Handle>,
+    offset: u64,
+    data: Bytes,
+    (append, kill): (bool, bool),
+) -> Result<usize, Errno> {
+    loop {
+        let needs = Needs::data(data.len() as u64);
+        let found = room::look(shared, &handle.who, needs).await;
+        if found == room::Found::None {
+            return write_through(shared, handle, (offset, append), data).await;
+        }
+        let admitted = room::admit(shared, &handle.who, needs);
+        if admitted.is_none() && found == room::Found::Room {
+            // Somebody else has taken it.
+            continue;
+        }
+        let (next, moved) = take(shared, handle, offset, &data, (append, kill))?;
+        drop(admitted);
+        if moved {
+            let (shared, ino) = (shared.clone(), handle.ino);
+            tokio::spawn(async move { shared.drop_pages(ino).await });
+        }
+        match next {
+            Next::Done => {}
+            Next::Wait => make_room(shared, handle).await,
+            Next::Write | Next::Make => {
+                let until = if next == Next::Make { Until::Made } else { Until::Pieces };
+                let (shared, handle) = (shared.clone(), handle.clone());
+                tokio::spawn(async move {
+                    flush::send(&shared, handle.ino, &handle.open, &handle.who, until).await;
+                });
+            }
+        }
+        return Ok(data.len());
+    }
+}
+
+/// Writes with the server's answer: it knows best whether there is space. Nothing is kept here.
+async fn write_through(
+    shared: &Arc<Shared>,
+    handle: &Arc<Handle>,
+    (mut offset, append): (u64, bool),
+    data: Bytes,
+) -> Result<usize, Errno> {
+    let needs = Needs::data(data.len() as u64);
+    let _passes = room::pass(shared, needs);
+    let (ino, open) = (handle.ino, &handle.open);
+    flush::send(shared, ino, open, &handle.who, Until::Stable).await;
+    let _turn = open.turn.lock().await;
+    {
+        let file = open.state.lock();
+        file.errors.report(&mut handle.seen.lock())?;
+        if let Some(e) = file.dead {
+            return Err(e);
+        }
+    }
+    if locks::are_lost(handle) {
+        return Err(Errno::IO);
+    }
+    if append {
+        let tree = shared.tree();
+        let node = tree.get(ino).ok_or(Errno::STALE)?;
+        offset = node.attrs.size.max(open.state.lock().content.end());
+    }
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= i64::MAX as u64);
+    end.ok_or(Errno(libc::EFBIG))?;
+    let file = shared.server_handle(ino)?;
+    let most = shared.remote.write_room().max(1);
+    let mut done = 0;
+    let failed = loop {
+        let part = data.slice(done..data.len().min(done + most));
+        if part.is_empty() {
+            break None;
+        }
+        let at = offset + done as u64;
+        match shared.remote.write(&handle.who, &file, at, part, StableHow::FileSync).await {
+            Ok(written) if written.count == 0 => break Some(Errno::IO),
+            Ok(written) => done += written.count,
+            Err(e) => break Some(e.errno()),
+        }
+    };
+    shared.space.lock().spend(Needs::data(done as u64));
+    let attrs = shared.remote.get_attrs(&handle.who, &file).await;
+    let now = shared.now();
+    {
+        let mut tree = shared.tree();
+        open.state.lock().generation += 1;
+        if let Some(node) = tree.get_mut(ino) {
+            node.attrs.size = node.attrs.size.max(offset + done as u64);
+            // The kernel may have more in its pages than the server took.
+            node.pages = attrs.as_ref().ok().map(|a| a.change).filter(|_| failed.is_none());
+        }
+        tree.changed(ino, attrs.ok(), now);
+    }
+    match failed {
+        Some(e) if done == 0 => Err(e),
+        _ => Ok(done),
     }
 }

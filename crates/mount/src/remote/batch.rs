@@ -7,10 +7,11 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, Stateid};
 
 use super::create::{Made, NewFile};
-use super::delegations::{Delegation, ask_for_delegation, delegation};
+use super::delegations::{Delegation, ROOM, ask_for_delegation, delegation, room_in};
 use super::names::Also;
 use super::send::{Caller, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, Set};
+use crate::core::space::Needs;
 
 /// One change.
 #[derive(Debug, Clone)]
@@ -56,6 +57,17 @@ pub enum StepDone {
     Set(Option<Attrs>),
 }
 
+impl StepDone {
+    /// What was made.
+    pub fn handle(&self) -> Option<&FileHandle> {
+        match self {
+            StepDone::File(made) => Some(&made.handle),
+            StepDone::Object { handle, .. } => Some(handle),
+            StepDone::Name | StepDone::Set(_) => None,
+        }
+    }
+}
+
 /// How far a COMPOUND came.
 #[derive(Debug)]
 pub struct Sent {
@@ -64,6 +76,8 @@ pub struct Sent {
     pub failed: Option<Fault>,
     /// The directory afterwards, if all was done.
     pub dir: Option<Attrs>,
+    /// If all was done: how much space the user has. `None` within: the server does not say.
+    pub room: Option<Option<Needs>>,
 }
 
 /// Room for a reply of a change, in bytes: OPEN, GETFH, GETATTR with long owners, and what is small.
@@ -135,11 +149,11 @@ impl Remote {
             }
             parts.push(self.encode(step, &mut ops));
         }
-        ops.extend([ArgOp::Restorefh, ArgOp::Getattr(ASKED)]);
+        ops.extend([ArgOp::Restorefh, ArgOp::Getattr(ASKED.or(&ROOM))]);
         let reply = self.once_in(who, &ops, session).await?;
         let mut results = Results::new(reply);
         results.skip(&[OpNum::PUTFH, OpNum::SAVEFH])?;
-        let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+        let mut sent = Sent { done: Vec::new(), failed: None, dir: None, room: None };
         for (n, (step, parts)) in steps.iter().zip(parts).enumerate() {
             if n > 0 && results.take(OpNum::RESTOREFH).is_err() {
                 return Ok(sent);
@@ -157,7 +171,10 @@ impl Remote {
                 }
             }
         }
-        sent.dir = self.back(&mut results);
+        let values = results.take(OpNum::RESTOREFH).and_then(|_| results.getattr());
+        if let Some(values) = values.ok().and_then(|a| AttrValues::from_fattr(&a).ok()) {
+            (sent.dir, sent.room) = (self.attrs_of(&values), Some(room_in(&values)));
+        }
         Ok(sent)
     }
 

@@ -2,13 +2,13 @@
 
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::GetDirDelegationArgs;
-use landfast_nfs::v4::attr::Bitmap;
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::flags::{ACCESS4_DELETE, ACCESS4_EXTEND, ACCESS4_MODIFY, NOTIFY4_WRITE_DELEGATION};
 use landfast_nfs::v4::res::GetDirDelegationRes;
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, Stateid};
 
 use super::send::{Caller, Fault, Remote};
-use crate::core::attrs::{ASKED, Attrs};
+use crate::core::space::Needs;
 use crate::limits::RETURNED_TOGETHER;
 
 /// What changing names needs.
@@ -49,6 +49,24 @@ pub(super) fn delegation(results: &mut Results) -> (Delegation, bool) {
     }
 }
 
+/// What is asked of an own directory, so that the server keeps space.
+pub(super) const ROOM: Bitmap = Bitmap::of(&[number::FILES_AVAIL, number::FILES_TOTAL, number::SPACE_AVAIL]);
+
+/// The space that a user has, if the server says.
+pub(super) fn room_in(values: &AttrValues) -> Option<Needs> {
+    let files = match values.files_total? {
+        // As many as there is space for.
+        0 => u64::MAX,
+        _ => values.files_avail?,
+    };
+    Some(Needs { bytes: values.space_avail?, files })
+}
+
+/// The result of a GETATTR of [`ROOM`].
+pub(super) fn room(results: &mut Results) -> Option<Needs> {
+    room_in(&AttrValues::from_fattr(&results.getattr().ok()?).ok()?)
+}
+
 /// What ACCESS says.
 fn changes_names(results: &mut Results) -> Result<bool, Fault> {
     let res = results.take(OpNum::ACCESS)?;
@@ -56,25 +74,31 @@ fn changes_names(results: &mut Results) -> Result<bool, Fault> {
 }
 
 impl Remote {
-    /// Asks for a delegation of a directory that is there. Returns also whether `who` may change its names, and its attributes.
+    /// Asks for a delegation of a directory that is there. Returns also whether `who` may change its names, and how much space he has.
     pub async fn delegate(
         &self,
         who: &Caller,
         dir: &FileHandle,
-    ) -> Result<(Delegation, bool, Option<Attrs>), Fault> {
+    ) -> Result<(Delegation, bool, Option<Needs>), Fault> {
         let ops = vec![
             ArgOp::Putfh(dir.clone()),
             ArgOp::Access(CHANGE_NAMES),
             ask_for_delegation(),
-            ArgOp::Getattr(ASKED),
+            ArgOp::Getattr(ROOM),
         ];
         // If a reply with a delegation is lost, the server asks for its return one day.
         let mut results = self.ask(who, ops).await?;
         results.take(OpNum::PUTFH)?;
         let may = changes_names(&mut results)?;
         let (given, _) = delegation(&mut results);
-        let attrs = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
-        Ok((given, may, attrs))
+        Ok((given, may, room(&mut results)))
+    }
+
+    /// How much space a user has, of which the server keeps a part for him if the directory is this mount's own. `None`: it keeps none.
+    pub async fn ask_for_room(&self, who: &Caller, dir: &FileHandle) -> Result<Option<Needs>, Fault> {
+        let mut results = self.ask(who, vec![ArgOp::Putfh(dir.clone()), ArgOp::Getattr(ROOM)]).await?;
+        results.take(OpNum::PUTFH)?;
+        Ok(room(&mut results))
     }
 
     /// Whether the server lets `who` change the names of a directory.

@@ -9,9 +9,10 @@ use landfast_nfs::v4::args::{CreateArgs, CreateType, ReaddirArgs, RenameArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, ChangeInfo, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, Verifier};
 
-use super::delegations::{Delegation, ask_for_delegation, delegation};
+use super::delegations::{Delegation, ROOM, ask_for_delegation, delegation, room};
 use super::send::{Caller, Doubt, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, CHANGE};
+use crate::core::space::Needs;
 use crate::limits::{FIRST_READ_BYTES, READDIR_BYTES};
 
 /// What a LOOKUP found.
@@ -49,6 +50,8 @@ pub struct Changed {
     pub object: Option<(FileHandle, Attrs)>,
     /// What the server said when a delegation was asked for.
     pub delegation: Option<Delegation>,
+    /// How much space the user has, if the server said.
+    pub room: Option<Needs>,
 }
 
 /// An entry of a listing: cookie, name, and the object if the server told.
@@ -180,9 +183,9 @@ impl Remote {
             ArgOp::Getattr(ASKED),
         ];
         if delegate {
-            // The last, since a server that has no such operation ends the COMPOUND with it.
+            // At the end, since a server that has no such operation ends the COMPOUND with it.
             ops.truncate(5);
-            ops.push(ask_for_delegation());
+            ops.extend([ask_for_delegation(), ArgOp::Getattr(ROOM)]);
         }
         let mut lost = doubt != Doubt::None;
         loop {
@@ -209,7 +212,8 @@ impl Remote {
             return match self.object(&mut results) {
                 Ok(object) if delegate => {
                     let delegation = Some(delegation(&mut results).0);
-                    Ok(Changed { info, object: Some(object), delegation, ..Changed::default() })
+                    let room = room(&mut results);
+                    Ok(Changed { info, object: Some(object), delegation, room, ..Changed::default() })
                 }
                 Ok(object) => {
                     let dir = self.back(&mut results);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use landfast_client::cred::Identity;
 use landfast_client::session::SessionStats;
-use landfast_client::{Recall, Session, SessionError, SessionLimits, Standing, Version};
+use landfast_client::{Asked, Session, SessionError, SessionLimits, Standing, Version};
 use landfast_nfs::v4::{ArgOp, CompoundRes};
 use tokio::sync::mpsc;
 
@@ -94,7 +94,7 @@ impl Wire {
         either!(self, it => it.standing())
     }
 
-    pub fn recalls(&self) -> Option<mpsc::Receiver<Recall>> {
+    pub fn recalls(&self) -> Option<mpsc::Receiver<Asked>> {
         either!(self, it => it.recalls())
     }
 

@@ -12,6 +12,10 @@ pub(crate) type Id = u64;
 /// Tells objects apart: the lowest six bits of the mode that it was made with, or of what a link's text says. Nobody changes it.
 pub(crate) type Tag = u8;
 
+/// Space for objects and data: its end is not in question here.
+const FILES: u64 = 1 << 24;
+const BYTES: u64 = 1 << 40;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dir(BTreeMap<Bytes, Id>),
@@ -85,6 +89,9 @@ impl Object {
             time_access: Some(self.mtime),
             time_metadata: Some(self.ctime),
             time_modify: Some(self.mtime),
+            files_avail: Some(FILES),
+            files_total: Some(FILES),
+            space_avail: Some(BYTES),
             ..AttrValues::default()
         }
     }

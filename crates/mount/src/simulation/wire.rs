@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use landfast_client::session::SessionStats;
-use landfast_client::{Recall, SessionError, SessionLimits, Standing, Version};
+use landfast_client::{Asked, Recall, SessionError, SessionLimits, Standing, Version};
 use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, NfsTime};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -47,7 +47,7 @@ struct End {
     who: Who,
     /// The session that the client has, as the server numbers it, and as the mount does.
     state: Mutex<State>,
-    recalls: Mutex<Option<mpsc::Sender<Recall>>>,
+    recalls: Mutex<Option<mpsc::Sender<Asked>>>,
     dead: AtomicBool,
     /// Requests whose outcome nobody can tell.
     unknown: AtomicU64,
@@ -127,7 +127,7 @@ impl Net {
                     net.tells(|| {
                         format!("    client {who} hears a recall of {}", super::objects::id_of(&recall.fh))
                     });
-                    let _ = sender.try_send(recall);
+                    let _ = sender.try_send(Asked::One(recall));
                 }
             });
         }
@@ -340,7 +340,7 @@ impl Line {
         Standing { session: state.ours, revoked: state.revoked, restarts: state.restarts, silence }
     }
 
-    pub(crate) fn recalls(&self) -> Option<mpsc::Receiver<Recall>> {
+    pub(crate) fn recalls(&self) -> Option<mpsc::Receiver<Asked>> {
         let (sender, receiver) = mpsc::channel(RECALLS);
         *self.0.recalls.lock() = Some(sender);
         Some(receiver)

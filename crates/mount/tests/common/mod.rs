@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use landfast_mount::control::{self, Mounted};
 use landfast_mount::options::Options;
+use landfast_server::limited::Limit;
 use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
 use tokio::runtime::{Builder, Runtime};
@@ -52,6 +53,10 @@ pub struct Rig {
     addr: SocketAddr,
     /// It gives write directory delegations.
     delegates: bool,
+    /// What one client may have open, delegations included.
+    client_opens: Option<usize>,
+    /// The export is a filesystem of its own.
+    mounted: bool,
 }
 
 impl Rig {
@@ -64,11 +69,45 @@ impl Rig {
         Rig::with(true)
     }
 
+    /// The same, with fewer opens for one client: delegations are among them.
+    pub fn delegating_with(client_opens: usize) -> Rig {
+        let mut rig = Rig::delegating();
+        rig.stop();
+        rig.client_opens = Some(client_opens);
+        rig.start();
+        rig
+    }
+
+    /// The same on an ext4 filesystem of so many MiB. `None`: there is no such thing here.
+    pub fn delegating_on_disk(mib: u64) -> Option<Rig> {
+        if !can_mount() || !has("mkfs.ext4") {
+            return None;
+        }
+        Some(Rig::new_on(true, Some(mib)))
+    }
+
     fn with(delegates: bool) -> Rig {
+        Rig::new_on(delegates, None)
+    }
+
+    fn new_on(delegates: bool, disk_mib: Option<u64>) -> Rig {
         let dir = tempfile::Builder::new().prefix("landfast-mount-").tempdir_in("/var/tmp").unwrap();
+        if let Some(mib) = disk_mib {
+            fs::create_dir(dir.path().join("data")).unwrap();
+            fs::File::create_new(dir.path().join("disk")).unwrap().set_len(mib << 20).unwrap();
+            shell(dir.path(), "mkfs.ext4 -q -m 0 disk; mount -o loop disk data");
+        }
         fs::create_dir_all(dir.path().join("data/dest")).unwrap();
         let addr = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut rig = Rig { dir, runtime: None, running: None, addr, delegates };
+        let mut rig = Rig {
+            dir,
+            runtime: None,
+            running: None,
+            addr,
+            delegates,
+            client_opens: None,
+            mounted: disk_mib.is_some(),
+        };
         rig.start();
         rig
     }
@@ -96,6 +135,9 @@ impl Rig {
             lease_seconds: 5,
             ..ServerConfig::new(volume, recovery, self.addr, export)
         };
+        if let Some(most) = self.client_opens {
+            config.limits = config.limits.with(Limit::ClientOpens, most);
+        }
         for export in &mut config.exports {
             export.features.write_delegations = self.delegates;
         }
@@ -154,6 +196,9 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.stop();
+        }
+        if self.mounted {
+            let _ = rustix::mount::unmount(self.dir.path().join("data"), rustix::mount::UnmountFlags::DETACH);
         }
     }
 }

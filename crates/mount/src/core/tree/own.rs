@@ -38,6 +38,11 @@ impl<F> Tree<F> {
         self.nodes.get(&dir)?.dir.as_ref()?.own.as_ref()
     }
 
+    /// The delegation of a directory, also while it is being returned.
+    pub fn stateid(&self, dir: Ino) -> Option<Stateid> {
+        self.own(dir)?.stateid()
+    }
+
     pub fn is_own(&self, dir: Ino) -> bool {
         self.own(dir).is_some()
     }
@@ -87,12 +92,14 @@ impl<F> Tree<F> {
     /// A write delegation of a directory came, with all of its names known: it is new, or was listed under the delegation. `user`: who may
     /// change names in it, as far as is known.
     pub fn delegated(&mut self, ino: Ino, stateid: Stateid, user: Option<u32>) {
+        let used = self.uses + 1;
+        self.uses = used;
         if let Some(dir) = self.dir(ino) {
             match &mut dir.own {
                 Some(own) => own.right = Right::Delegated(stateid),
                 own => {
                     let users = user.into_iter().collect();
-                    *own = Some(Own { right: Right::Delegated(stateid), users });
+                    *own = Some(Own { right: Right::Delegated(stateid), users, used });
                 }
             }
             dir.complete = true;
@@ -120,6 +127,33 @@ impl<F> Tree<F> {
             own.right = Right::Returning(*stateid);
         }
         Some(dir)
+    }
+
+    /// The delegation of this directory is being returned.
+    pub fn is_returning(&mut self, dir: Ino, stateid: Stateid) {
+        if let Some(own) = self.dir(dir).and_then(|d| d.own.as_mut())
+            && own.right == Right::Delegated(stateid)
+        {
+            own.right = Right::Returning(stateid);
+        }
+    }
+
+    /// The delegations beyond `keep` that were of use least lately: nothing was changed in these directories for longest.
+    pub fn idle_delegations(&self, keep: usize) -> Vec<(Ino, FileHandle, Stateid)> {
+        let mut all = self.delegations();
+        all.retain(|(ino, ..)| matches!(self.right(*ino), Some(Right::Delegated(_))));
+        all.sort_unstable_by_key(|(ino, ..)| self.own(*ino).map(|own| own.used));
+        all.truncate(all.len().saturating_sub(keep));
+        all
+    }
+
+    /// A directory is used now.
+    fn uses(&mut self, dir: Ino) {
+        self.uses += 1;
+        let now = self.uses;
+        if let Some(own) = self.dir(dir).and_then(|d| d.own.as_mut()) {
+            own.used = now;
+        }
     }
 
     /// The directory that a stateid delegates.
@@ -213,7 +247,7 @@ impl<F> Tree<F> {
         (node.place, node.text) = (Some((dir, name.clone())), text);
         self.nodes.insert(ino, Box::new(node));
         if is_dir && let Some(new) = self.dir(ino) {
-            new.own = Some(Own { right: Right::New, users: vec![user] });
+            new.own = Some(Own { right: Right::New, users: vec![user], used: 0 });
             (new.complete, new.known) = (true, Some(Known::new(0, now)));
         }
         self.make_own(dir, name, ino);
@@ -270,8 +304,25 @@ impl<F> Tree<F> {
         }
     }
 
+    /// An object has another name in a directory than programs gave it, which somebody else has.
+    pub fn is_beside(&mut self, dir: Ino, ino: Ino, name: &Bytes) {
+        let old = self.nodes.get(&ino).and_then(|node| node.place.clone()).filter(|(d, _)| *d == dir);
+        if let Some((_, old)) = old
+            && self.entry(dir, &old) == Entry::Node(ino)
+        {
+            self.unknown(dir, &old);
+        }
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            (node.place, node.unshared) = (Some((dir, name.clone())), false);
+        }
+        if self.is_own(dir) {
+            self.set_name(dir, name, Name::Node(ino));
+        }
+    }
+
     /// The names of an own directory changed. `links`: directories more or less in it.
     pub fn touched(&mut self, dir: Ino, links: i32, clock: NfsTime) {
+        self.uses(dir);
         if let Some(node) = self.nodes.get_mut(&dir) {
             (node.attrs.mtime, node.attrs.ctime) = (clock, clock);
             node.attrs.links = node.attrs.links.saturating_add_signed(links);
@@ -413,6 +464,27 @@ mod tests {
         assert_eq!(tree.get(f).unwrap().attrs.mode, 0o600);
         tree.learn(f, attrs(FileType::Reg), Time::from_secs(61));
         assert_eq!(tree.get(f).unwrap().attrs.mode, 0);
+    }
+
+    #[test]
+    fn those_are_returned_first_in_which_nothing_was_changed_for_longest() {
+        let mut tree = tree();
+        let dirs: Vec<Ino> = (2..5u8)
+            .map(|n| {
+                let d = tree.node(&handle(n), attrs(FileType::Dir), Time::ZERO);
+                tree.delegated(d, stateid(n), Some(0));
+                d
+            })
+            .collect();
+        tree.touched(ROOT, 0, NOW);
+        tree.touched(dirs[0], 0, NOW);
+        let idle =
+            |tree: &Tree<()>, keep| tree.idle_delegations(keep).iter().map(|(d, ..)| *d).collect::<Vec<_>>();
+        assert_eq!(idle(&tree, 2), [dirs[1], dirs[2]]);
+        assert_eq!(idle(&tree, 0), [dirs[1], dirs[2], ROOT, dirs[0]]);
+        assert!(idle(&tree, 4).is_empty() && idle(&tree, 9).is_empty());
+        tree.is_returning(dirs[1], stateid(3));
+        assert_eq!(idle(&tree, 2), [dirs[2]], "that one goes already");
     }
 
     #[test]

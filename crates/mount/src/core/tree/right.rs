@@ -15,6 +15,8 @@ pub struct Own {
     pub right: Right,
     /// Users who may change names here, as far as is known.
     pub users: Vec<u32>,
+    /// When something was changed in it last, as a number that grows.
+    pub used: u64,
 }
 
 impl Own {
