@@ -166,7 +166,7 @@ fn a_lock_outlives_the_name_of_its_file() {
         let (a, b) = (open(&one.join("f")), open(&two.join("f")));
         fs::rename(one.join("f"), one.join("g")).unwrap();
         // Its first lock is taken under the new name.
-        flock(&a, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(flock(&a, FlockOperation::NonBlockingLockExclusive), Ok(()), "{version}");
         let c = open(&two.join("g"));
         assert_eq!(flock(&c, FlockOperation::NonBlockingLockShared), Err(Errno::AGAIN), "{version}");
         fs::remove_file(one.join("g")).unwrap();

@@ -161,8 +161,10 @@ fn programs_keep_holes_and_others_versions_read_and_write() {
         let wanted = if known { Ok(()) } else { Err(Errno::OPNOTSUPP) };
         assert_eq!(fallocate(&f, PUNCH, 0, BLOCK), wanted, "{version}");
         assert_eq!(fallocate(&f, FallocateFlags::empty(), 0, 1 << 20), wanted, "{version}");
-        let hole = if known { 0 } else { 8 * BLOCK };
-        assert_eq!(seek(&f, SeekFrom::Hole(0)), Ok(hole), "{version}");
+        // Where version 4.2 finds a hole is what the server's filesystem says: pages that it has in memory may count as data.
+        let there = open(&rig.dest().join(format!("c{version}")));
+        let hole = if known { seek(&there, SeekFrom::Hole(0)) } else { Ok(8 * BLOCK) };
+        assert_eq!(seek(&f, SeekFrom::Hole(0)), hole, "{version}");
         let used = fs::metadata(rig.dest().join(format!("b{version}"))).unwrap().blocks() * 512;
         assert!(!known || used < 1 << 20, "{version}: {used} bytes of the copy");
     }

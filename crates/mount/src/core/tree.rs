@@ -426,6 +426,18 @@ impl<F> Tree<F> {
         self.bound_names();
     }
 
+    /// A name of which memory does not say what it leads to has become another one. An open file that was found under it is there now:
+    /// version 4.0 opens it by its name. Looks at all nodes.
+    pub fn open_file_moved(&mut self, (from, oldname): (Ino, &Bytes), (to, newname): (Ino, &Bytes)) {
+        let moved = self.nodes.values_mut().filter(|node| {
+            let place = node.place.as_ref();
+            node.file.is_some() && place.is_some_and(|(dir, name)| *dir == from && name == oldname)
+        });
+        for node in moved {
+            node.place = Some((to, newname.clone()));
+        }
+    }
+
     /// The node that memory has for `name`, however old that is.
     pub fn named_node(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         let dir = self.nodes.get(&dir)?.dir.as_ref()?;

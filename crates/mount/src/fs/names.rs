@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use landfast_client::Version;
 use landfast_nfs::v4::OpNum;
 use landfast_nfs::v4::args::CreateType;
 
@@ -442,7 +443,12 @@ async fn move_name(
             tree.changed(ino, None, now);
             tree.named(to, newname, Some(ino));
         }
-        None => tree.unknown(to, newname),
+        None => {
+            tree.unknown(to, newname);
+            if shared.remote.version() == Version::V40 {
+                tree.open_file_moved((from, oldname), (to, newname));
+            }
+        }
     }
     if let Some(ino) = replaced {
         if tree.get(ino).is_some_and(|n| n.attrs.is_dir()) {
