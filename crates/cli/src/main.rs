@@ -15,6 +15,7 @@ mod log;
 #[cfg(feature = "mount")]
 mod mount;
 mod outage;
+mod page;
 mod predict;
 mod probe;
 mod process;

@@ -64,7 +64,10 @@ fn relay(listener: &TcpListener, server: SocketAddr) -> io::Result<Vec<Passed>> 
 fn copy(mut from: &TcpStream, mut to: &TcpStream, up: bool, all: &Mutex<Vec<Passed>>) -> io::Result<()> {
     let mut buf = vec![0; 1 << 20];
     loop {
-        let n = from.read(&mut buf)?;
+        let n = match from.read(&mut buf) {
+            Err(e) if is_gone(&e) => 0,
+            read => read?,
+        };
         if n == 0 {
             // The other end may have closed as well.
             let _ = to.shutdown(Shutdown::Write);
@@ -72,8 +75,16 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, up: bool, all: &Mutex<Vec<Pass
         }
         // Before it is passed on: what answers it comes later.
         all.lock().push(Passed { ns: crate::clock::now_ns(), up, bytes: buf[..n].to_vec() });
-        to.write_all(&buf[..n])?;
+        match to.write_all(&buf[..n]) {
+            Err(e) if is_gone(&e) => return Ok(()),
+            wrote => wrote?,
+        }
     }
+}
+
+/// The other end has closed its connection without reading what was still sent to it: an end like any other.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Bytes of payload in a segment.
@@ -243,6 +254,22 @@ mod tests {
                 0xffff
             );
         }
+    }
+
+    #[test]
+    fn a_client_that_goes_without_its_last_reply_is_no_failure() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let tap = Tap::start(server.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(tap.addr()).unwrap();
+        client.write_all(b"call").unwrap();
+        let (mut at_server, _) = server.accept().unwrap();
+        at_server.read_exact(&mut [0; 4]).unwrap();
+        drop(client);
+        assert_eq!(at_server.read(&mut [0; 1]).unwrap(), 0, "the end is passed on");
+        // The first of these makes the client's host send a reset; one of the later ones fails.
+        while at_server.write_all(&[7; 1 << 16]).is_ok() {}
+        let passed = tap.finish().unwrap();
+        assert_eq!((passed[0].up, &passed[0].bytes[..]), (true, &b"call"[..]));
     }
 
     #[test]

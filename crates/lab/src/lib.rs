@@ -10,6 +10,7 @@
 //! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
 //! | `memory_disk` | a filesystem in memory, for what is not to wait for a disk |
 //! | `sparse_disk` | one on this machine's disk, for what is too large for memory |
+//! | `report` | the field's experiments beside peers, row by row, kept and drawn |
 //! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
 //! | `peers`, `load`, `streams`, `crowd` | other servers and clients, and a load that is put on them and on ours |
@@ -60,6 +61,7 @@ pub mod peercut;
 pub mod peers;
 pub mod place;
 pub mod powercut;
+pub mod report;
 pub mod rig;
 mod scrape;
 pub mod serial;

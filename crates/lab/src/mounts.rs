@@ -83,6 +83,21 @@ impl Filesystem {
         run(Command::new(tool).args(args).arg(device), self.package()).map(drop)
     }
 
+    /// Makes an ext4 on `device` whose journal fills another device.
+    ///
+    /// # Errors
+    /// Another filesystem, or a failure of its tool.
+    pub fn make_with_journal(self, device: &Path, journal: &Path) -> Result<()> {
+        if self != Filesystem::Ext4 {
+            return Err(Error::Unable(format!("{self} has no journal on another disk in this lab")));
+        }
+        let mut own = Command::new("mkfs.ext4");
+        run(own.args(["-q", "-F", "-b", "4096", "-O", "journal_dev"]).arg(journal), self.package())?;
+        let mut filesystem = Command::new("mkfs.ext4");
+        filesystem.args(["-q", "-F", "-b", "4096", "-I", "256", "-E", "lazy_itable_init=0,nodiscard", "-J"]);
+        run(filesystem.arg(format!("device={}", journal.display())).arg(device), self.package()).map(drop)
+    }
+
     /// Repairs a filesystem that does not mount after a power cut, as a boot does; only ext4's tools can do that.
     pub fn repair(self, device: &Path) -> Result<()> {
         match self {

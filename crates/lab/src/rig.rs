@@ -55,6 +55,8 @@ pub struct Rig {
     generation: u64,
     latency: Latency,
     mount_options: String,
+    /// The filesystem's journal lies on the log disk.
+    journal_on_log: bool,
     /// The half of the log that has no power even when the others have.
     dead: Option<Half>,
 }
@@ -119,6 +121,7 @@ impl Rig {
             generation: 0,
             latency: Latency::default(),
             mount_options: String::new(),
+            journal_on_log: false,
             dead: None,
         })
     }
@@ -126,6 +129,11 @@ impl Rig {
     /// Options for the data disk's filesystem, as `mount -o` takes them, from the next mount on.
     pub fn set_mount_options(&mut self, options: &str) {
         options.clone_into(&mut self.mount_options);
+    }
+
+    /// From the next [`Rig::format`] on an ext4's journal lies on the log disk, which then is no server's log.
+    pub fn set_journal_on_log(&mut self, there: bool) {
+        self.journal_on_log = there;
     }
 
     /// Replaces both disks by new, empty ones (with counters at zero), makes a filesystem with an
@@ -138,7 +146,10 @@ impl Rig {
         self.latency = Latency::default();
         let data_dev = self.attach_data()?;
         self.attach_log()?;
-        self.options.fs.make(&data_dev)?;
+        match self.journal_on_log {
+            true => self.options.fs.make_with_journal(&data_dev, self.log_device()?)?,
+            false => self.options.fs.make(&data_dev)?,
+        }
         self.mount()?;
         let export = self.export();
         std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::mountstats::Counts;
 
+/// The form of the objects that `landfast lab report` reads (`speed`, `verify`).
+pub const FORM: u32 = 1;
+
 #[derive(Serialize)]
 pub struct Row {
     /// The NFS version it ran with.

@@ -24,6 +24,7 @@ use super::image;
 use super::machine::Hardware;
 use super::network;
 use super::recipe::Vers;
+use super::report;
 use super::server;
 use super::setup::Setup;
 use crate::proc::{command, run as run_program};
@@ -162,8 +163,13 @@ pub struct RoundTrip {
     pub connection_ms: f64,
 }
 
+/// What `--json` prints. `landfast lab report` reads it.
 #[derive(Serialize)]
 pub struct Report {
+    /// The form of this object.
+    pub form: u32,
+    /// Which of the guest's commands made it.
+    pub guest: &'static str,
     /// The guest's kernel.
     pub kernel: String,
     /// Who serves: `landfast` or `kernel`.
@@ -264,7 +270,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     stage.end()?;
     let promises = promise::judge(&rows, options.setup.server);
     let server = options.setup.server.to_string();
-    let report = Report { kernel, server, round_trips, rows, promises };
+    let report = Report { form: report::FORM, guest: "speed", kernel, server, round_trips, rows, promises };
     if options.setup.json {
         println!("{}", serde_json::to_string(&report).map_err(|e| e.to_string())?);
     } else {

@@ -22,6 +22,7 @@ use super::knfsd;
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, VERSIONS, Vers};
+use super::report;
 use super::server::chosen_binary;
 use crate::proc::{self, command};
 
@@ -137,6 +138,17 @@ impl Summary {
     }
 }
 
+/// What `--json` prints. `landfast lab report` reads it.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The form of this object.
+    form: u32,
+    /// Which of the guest's commands made it.
+    guest: &'static str,
+    kernel: String,
+    servers: &'a [Summary],
+}
+
 /// The kinds of operations in the order of the table, as `landfast verify` calls them.
 const KINDS: [&str; 17] = [
     "create",
@@ -195,7 +207,9 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         summaries.push(run.cuts()?);
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&summaries).map_err(|e| e.to_string())?);
+        let kernel = options.kernel.to_string();
+        let report = Report { form: report::FORM, guest: "verify", kernel, servers: &summaries };
+        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?);
     } else {
         print(&summaries);
     }

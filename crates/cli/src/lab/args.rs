@@ -44,6 +44,8 @@ pub enum LabCommand {
     Disk(DiskArgs),
     /// Run one experiment with its peers and limits, and say whether its claims hold
     Run(RunArgs),
+    /// Measure the field's experiments beside real peers, and write one page with pictures
+    Report(ReportArgs),
     /// Cut the power of the data and log disks during work, restart the server, and check what it acknowledged
     Powercut(PowercutArgs),
     /// Cut the power under a server, Landfast or another, and let `landfast verify` find what is lost
@@ -69,7 +71,7 @@ pub enum LabCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Control words: flush_us=N write_us=N read_us=N spin_us=N (microseconds), bw_mib=N drain_mib=N \
-(MiB/s), keep_permille=N torn=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, fail=read|write|flush[:once][:times=N][:after=N][:from=BYTE][:to=BYTE][:full], mend, reset, cut, on. The same words \
+(MiB/s), keep_permille=N torn=0|1 ignore_flush=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, fail=read|write|flush[:once][:times=N][:after=N][:from=BYTE][:to=BYTE][:full], mend, reset, cut, on. The same words \
 can be written to MOUNTPOINT/ctl while it runs; MOUNTPOINT/stats has the counters. SIGUSR1 cuts the power, SIGUSR2 \
 turns it on."
 )]
@@ -378,6 +380,39 @@ pub struct RunArgs {
     /// Options of `landfast mount`, for `mount` and `mount-memory`
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub mount_options: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "DIR gets report.html, report.json, results.md with its pictures in results/, and a file for each row in rows/. Rows that \
+are there are not measured again. Results of guests are taken from files *.json in DIR: what `cargo xtask guest speed --json` and \
+`cargo xtask guest verify --json` print. Exit status: 0 all claims hold; 1 one does not, or a row has failed; 2 nothing was measured."
+)]
+pub struct ReportArgs {
+    /// Directory of the report
+    #[arg(long, value_name = "DIR", default_value = "landfast-report")]
+    pub out: PathBuf,
+    /// Only these rows
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    pub only: Vec<u8>,
+    /// Measure these rows again
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    pub again: Vec<u8>,
+    /// Begin no measurement after this time; the next run goes on
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    pub limit: Option<Duration>,
+    /// Small sizes: all rows in some minutes, of which only the counts are judged
+    #[arg(long)]
+    pub quick: bool,
+    /// Archive of a real source tree, compressed or not, for the row of the Linux tree
+    #[arg(long, value_name = "FILE")]
+    pub archive: Option<PathBuf>,
+    /// List the rows
+    #[arg(long)]
+    pub list: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

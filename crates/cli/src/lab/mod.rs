@@ -3,6 +3,7 @@
 pub mod args;
 pub mod demo;
 mod mount_cuts;
+mod report;
 mod verify;
 
 use crate::exit::{self, Exit, ok_or_print};
@@ -27,6 +28,7 @@ pub fn run(command: LabCommand) -> Exit {
     match command {
         LabCommand::Disk(args) => disk(args),
         LabCommand::Run(args) => experiment(args),
+        LabCommand::Report(args) => report::run(args),
         LabCommand::Powercut(args) => powercut(&args),
         LabCommand::Verify(args) => verify::run(&args),
         LabCommand::Faults(args) => faults(&args),

@@ -20,6 +20,7 @@ mod sys;
 pub use mountstats::bound_words;
 
 use crate::exit::{Exit, failed, ok_or_print, print_json};
+use crate::page::place::Place;
 use crate::say;
 use args::TraceArgs;
 use fail_if::FailIf;
@@ -36,7 +37,7 @@ pub fn run(args: &TraceArgs) -> Exit {
     };
     let captures: Vec<&Path> =
         [Some(&args.file), args.merge.as_ref()].into_iter().flatten().map(|p| &**p).collect();
-    let place = args.report.as_deref().map(|path| report::Place::prepare(path, &captures)).transpose();
+    let place = args.report.as_deref().map(|path| Place::prepare(path, &captures)).transpose();
     let Some(place) = ok_or_print(place) else { return Exit::Failed };
     if let Some(out) = &args.anonymise {
         return anonymise::run(&args.file, out, &name);

@@ -17,6 +17,7 @@ bw_mib=N                         bus bandwidth cap, MiB/s (0: none)
 drain_mib=N                      a flush also costs its dirty bytes at N MiB/s (0: none)
 keep_permille=N seed=N           chance that an un-flushed block outlives a cut
 torn=0|1                         ... decided per 512-byte sector
+ignore_flush=0|1                 flushes succeed and make nothing durable
 spin_us=N                        busy-wait the last N us of each delay
 profile=hdd|sata|plp|null        flush 10 ms | 1 ms | 0.05 ms (spun) | 0
 fail=read|write|flush            such requests fail with EIO from now on; in addition, in any order:
@@ -43,6 +44,8 @@ pub enum Command {
     Keep(u64),
     /// Whether survival is decided by sector.
     Torn(bool),
+    /// Flushes make nothing durable.
+    IgnoreFlush(bool),
     Seed(u64),
     /// Requests fail.
     Fail(Fault),
@@ -83,6 +86,7 @@ fn one(word: &str, out: &mut Vec<Command>) -> std::result::Result<(), &'static s
             _ => return Err("above 1000"),
         },
         "torn" => Command::Torn(num()? != 0),
+        "ignore_flush" => Command::IgnoreFlush(num()? != 0),
         "seed" => Command::Seed(num()?),
         "profile" => {
             let (flush, spin) = match val {
@@ -118,6 +122,7 @@ pub fn apply(device: &Device, commands: &[Command]) -> std::io::Result<()> {
             Command::Drain(n) => s.drain_bytes_per_s.store(n, Relaxed),
             Command::Keep(n) => s.keep_permille.store(n, Relaxed),
             Command::Torn(on) => s.torn.store(on, Relaxed),
+            Command::IgnoreFlush(on) => s.ignore_flush.store(on, Relaxed),
             Command::Seed(n) => device.seed(n),
             Command::Fail(fault) => device.faults().add(fault),
             Command::Mend => device.faults().mend(),
@@ -236,6 +241,21 @@ mod tests {
         control("mend");
         device.read(0, &mut read).unwrap();
         device.write(4096, &[2; 4096]).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_ignores_flushes_loses_what_it_said_was_safe() {
+        let device = Device::new(super::super::medium::Medium::new(1 << 20, None).unwrap());
+        let control = |words: &str| apply(&device, &parse(words).unwrap()).unwrap();
+        let mut read = [0; 4096];
+        for (words, kept) in [("ignore_flush=1", 0), ("ignore_flush=0", 7)] {
+            control(words);
+            device.write(0, &[7; 4096]).unwrap();
+            device.flush().unwrap();
+            control("cut on");
+            device.read(0, &mut read).unwrap();
+            assert_eq!(read, [kept; 4096], "{words}");
+        }
     }
 
     #[test]

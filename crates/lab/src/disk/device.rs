@@ -32,6 +32,8 @@ pub struct Settings {
     pub keep_permille: AtomicU64,
     /// On a cut, decide for each 512-byte sector instead of each 4 KiB block.
     pub torn: AtomicBool,
+    /// Flushes succeed and make nothing durable, as some devices do it.
+    pub ignore_flush: AtomicBool,
     /// Busy-wait for the last so many nanoseconds of each delay.
     pub spin_ns: AtomicU64,
 }
@@ -211,9 +213,12 @@ impl Device {
         if !self.powered_since(epoch) {
             return self.refused();
         }
-        self.medium.commit(&marked)?;
         let c = &self.counters;
         c.flushes.fetch_add(1, Ordering::Relaxed);
+        if self.settings.ignore_flush.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.medium.commit(&marked)?;
         c.empty_flushes.fetch_add(u64::from(marked.blocks() == 0), Ordering::Relaxed);
         c.flushed_blocks.fetch_add(marked.blocks(), Ordering::Relaxed);
         c.flush_wall_ns.fetch_add(now_ns().saturating_sub(start_ns), Ordering::Relaxed);

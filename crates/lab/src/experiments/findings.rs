@@ -35,6 +35,13 @@ pub struct Row {
     pub values: BTreeMap<String, f64>,
 }
 
+impl Choices {
+    /// The round trips to measure at: `usual` unless others were chosen.
+    pub(super) fn round_trips(&self, usual: &[f64]) -> Vec<f64> {
+        if self.round_trips_ms.is_empty() { usual.to_vec() } else { self.round_trips_ms.clone() }
+    }
+}
+
 impl Row {
     pub(super) fn new<const N: usize>(name: &str, values: [(&str, f64); N]) -> Self {
         Row { name: name.to_owned(), values: values.map(|(k, v)| (k.to_owned(), v)).into() }
@@ -59,15 +66,15 @@ pub struct Check {
 }
 
 impl Check {
-    pub(super) fn at_least(what: &str, value: f64, bound: f64) -> Self {
+    pub(crate) fn at_least(what: &str, value: f64, bound: f64) -> Self {
         Check::new(what, value, Relation::AtLeast, bound)
     }
 
-    pub(super) fn at_most(what: &str, value: f64, bound: f64) -> Self {
+    pub(crate) fn at_most(what: &str, value: f64, bound: f64) -> Self {
         Check::new(what, value, Relation::AtMost, bound)
     }
 
-    pub(super) fn exactly(what: &str, value: f64, bound: f64) -> Self {
+    pub(crate) fn exactly(what: &str, value: f64, bound: f64) -> Self {
         Check::new(what, value, Relation::Exactly, bound)
     }
 

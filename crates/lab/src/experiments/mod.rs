@@ -34,6 +34,7 @@ pub(crate) mod web_page;
 
 pub use findings::{Check, Choices, Findings, Progress, Relation, Row};
 pub(crate) use findings::{actor, connect, middle, unable};
+pub(crate) use scale::exponent;
 
 use crate::error::{Error, Result};
 use crate::measure::Terms;

@@ -29,8 +29,9 @@ const LOG_BYTES: u64 = 64 << 20;
 /// One open: seconds and calls.
 type Opened = (f64, u64);
 
-pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(progress))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    let round_trips_ms = choices.round_trips(&ROUND_TRIPS_MS);
+    crate::namespace::run_private(|| measure(&round_trips_ms, progress))?
 }
 
 /// The directory at this depth. Its file contains the path.
@@ -38,7 +39,7 @@ pub(crate) fn directory(depth: usize) -> String {
     (0..depth).map(|n| format!("below{depth}-{n}")).collect::<Vec<_>>().join("/")
 }
 
-fn measure(progress: Progress<'_>) -> Result<Findings> {
+fn measure(round_trips_ms: &[f64], progress: Progress<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
     let mut paths = Vec::new();
     for depth in DEPTHS {
@@ -52,7 +53,7 @@ fn measure(progress: Progress<'_>) -> Result<Findings> {
     let runtime = Runtime::new().context(|| "start threads".to_owned())?;
     let mut found = Findings::default();
     let (mut most, mut ends) = (0, Vec::new());
-    for rtt_ms in ROUND_TRIPS_MS {
+    for &rtt_ms in round_trips_ms {
         progress(&format!("round trips of {rtt_ms} ms"));
         let link = Link::start(server.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
         for (depth, path) in DEPTHS.iter().zip(&paths) {
@@ -77,8 +78,8 @@ fn measure(progress: Progress<'_>) -> Result<Findings> {
         }
     }
     server.stop()?;
-    let last = &ends[ends.len() - DEPTHS.len()..];
-    let longest = ROUND_TRIPS_MS[ROUND_TRIPS_MS.len() - 1];
+    let last = &ends[ends.len().saturating_sub(DEPTHS.len())..];
+    let longest = round_trips_ms.last().copied().unwrap_or_default();
     found.checks = vec![
         Check::exactly("RPCs of a first open and read, the most at any depth", most as f64, 1.0),
         Check::at_most(

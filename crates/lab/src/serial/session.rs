@@ -26,12 +26,14 @@ pub struct Connect {
     pub minor: u32,
     /// Slots that take turns; each remembers its last request.
     pub slots: u32,
+    /// Operations in a COMPOUND that are asked for.
+    pub operations: u32,
 }
 
 impl Connect {
     /// NFSv4.2 as root.
     pub fn new(addr: SocketAddr, owner: impl Into<String>) -> Self {
-        Connect { addr, owner: owner.into(), minor: 2, slots: 1 }
+        Connect { addr, owner: owner.into(), minor: 2, slots: 1, operations: SERIAL_OPS_MAX }
     }
 }
 
@@ -92,7 +94,7 @@ impl Session {
         let cred = credential(&to.owner);
         let wire = Wire::connect_as(to.addr, cred, 1, SERIAL_PATIENCE)?;
         let options = blocking::Options {
-            operations: SERIAL_OPS_MAX,
+            operations: to.operations,
             slots: to.slots.max(1),
             request_bytes: (SERIAL_WRITE_BYTES_MAX + 4096) as u32,
             persistent: true,

@@ -1,6 +1,6 @@
 //! Two captures of the same traffic: which part of each service time the server took, and which the network.
 
-use super::svg::{Scale, both, chart, fitted, n, percent, time, time_grid, wide};
+use crate::page::svg::{Scale, both, chart, fitted, n, percent, time, time_grid, wide};
 use crate::units::show_count;
 use landfast_trace::analysis::both::{Both, Sum};
 use landfast_trace::analysis::name;

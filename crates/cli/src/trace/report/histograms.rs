@@ -1,6 +1,8 @@
 //! How long calls waited for their replies: synchronous calls beside others.
 
-use super::svg::{Scale, chart, decades, level, n, percent, round_up, short, ticks, time, time_label, wide};
+use crate::page::svg::{
+    Scale, chart, decades, level, n, percent, round_up, short, ticks, time, time_label, wide,
+};
 use crate::units::show_count;
 use landfast_trace::analysis::findings::{Findings, Side as Place};
 use landfast_trace::analysis::spread::Spread;

@@ -10,59 +10,35 @@
 //! | `tables` | procedures, files, COMPOUNDs, clients and servers |
 //! | `waterfall` | a typical file, call by call |
 //! | `trust` | how complete the capture is |
-//! | `svg` | scales, ticks, the width of text |
-//! | `place` | where the page is written |
 //!
-//! `maud` escapes everything that comes from a capture. The page forbids itself scripts and outside resources.
+//! `maud` escapes everything that comes from a capture.
 
 mod ends;
 mod histograms;
 mod parts;
-mod place;
-mod svg;
 mod tables;
 mod timeline;
 mod trust;
 mod waterfall;
 mod whatif;
-mod words;
 
 pub use parts::of as part_of;
-pub use place::Place;
 
 use super::results::Results;
+use crate::page;
+use crate::page::svg::time;
+use crate::page::words::sentence;
 use crate::units::show_count;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use svg::time;
+use maud::{Markup, html};
 use whatif::Choice;
-use words::sentence;
-
-const STYLE: &str = include_str!("style.css");
-
-/// Nothing is fetched, nothing is run.
-const ALLOWED: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Results {
     pub(super) fn page(&self, name: &str) -> String {
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(ALLOWED);
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    title { "Where the time goes: " (name) }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    header { h1 { "Where the time goes: " (name) } (self.when()) }
-                    main { (self.body()) }
-                    footer { p { "Made by landfast " (env!("CARGO_PKG_VERSION")) " trace --report. All times without a unit are in seconds." } }
-                }
-            }
+        let title = format!("Where the time goes: {name}");
+        let footer = html! {
+            p { "Made by landfast " (env!("CARGO_PKG_VERSION")) " trace --report. All times without a unit are in seconds." }
         };
-        page.into_string()
+        page::document(&title, "", &self.when(), &self.body(), &footer)
     }
 
     fn when(&self) -> Markup {

@@ -1,6 +1,6 @@
 //! Where the time went: one bar, and a table of its parts.
 
-use super::svg::{self, both, chart, fitted, n, percent, time};
+use crate::page::svg::{self, both, chart, fitted, n, percent, time};
 use crate::units::{show_bytes, show_count};
 use landfast_model::{Bound, Shares};
 use landfast_trace::analysis::findings::Findings;

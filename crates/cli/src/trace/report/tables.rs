@@ -3,7 +3,7 @@
 use super::super::answer::compound_words;
 use super::super::results::Results;
 use super::parts::name as part_name;
-use super::svg::percent;
+use crate::page::svg::percent;
 use crate::units::show_count;
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;

@@ -1,6 +1,6 @@
 //! What happened when: calls a second, calls in flight, waits, and idle times.
 
-use super::svg::{
+use crate::page::svg::{
     Scale, both, chart, decades, level, n, percent, round_up, short, ticks, time, time_label, time_ticks,
     wide,
 };

@@ -1,7 +1,7 @@
 //! How far to trust the page: what the capture has of the traffic.
 
 use super::super::results::Results;
-use super::svg::{percent, time};
+use crate::page::svg::{percent, time};
 use crate::units::{show_bytes, show_count};
 use landfast_trace::analysis::findings::Side;
 use landfast_trace::source::End;

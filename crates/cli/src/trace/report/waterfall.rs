@@ -1,8 +1,8 @@
 //! A typical file, call by call: each call is a bar on the axis of time.
 
 use super::super::results::Results;
-use super::svg::{Scale, both, chart, fitted, n, time, time_label, time_ticks, wide};
 use super::tables::status;
+use crate::page::svg::{Scale, both, chart, fitted, n, time, time_label, time_ticks, wide};
 use crate::units::show_count;
 use landfast_model::Bound;
 use landfast_trace::analysis::files::Shape;

@@ -1,8 +1,8 @@
 //! What would change it: predictions with error bars.
 
 use super::parts::{name as part_name, of as part_of};
-use super::svg::{Scale, both, chart, n, time, time_grid, wide};
-use super::words::sentence;
+use crate::page::svg::{Scale, both, chart, n, time, time_grid, wide};
+use crate::page::words::sentence;
 use crate::units::show_count;
 use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
 use landfast_model::{Bound, Change, Job, Terms, predict};

@@ -2,7 +2,7 @@
 
 /// The exponent of growth of figures over sizes: the slope of the line that fits them best in a log-log chart. 0 is flat, 1 linear, 2
 /// quadratic. 0 for fewer than two points; points that are not positive are left out.
-pub(super) fn exponent(points: &[(f64, f64)]) -> f64 {
+pub(crate) fn exponent(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<_> =
         points.iter().filter(|(x, y)| *x > 0.0 && *y > 0.0).map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;

@@ -13,6 +13,8 @@ mod logs;
 mod neighbours;
 mod trees;
 
+pub(crate) use growth::exponent;
+
 use super::{Check, Choices, Findings, Progress};
 use crate::error::Result;
 use crate::latencies::Latencies;

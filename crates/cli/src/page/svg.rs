@@ -124,6 +124,11 @@ pub fn time(s: f64) -> String {
     }
 }
 
+/// As [`time`], with a unit also for zero.
+pub fn plain_time(s: f64) -> String {
+    if s > 0.0 { time(s) } else { "0 s".to_owned() }
+}
+
 /// A number with three digits, and a letter for thousands.
 pub fn short(v: f64) -> String {
     let (value, unit) = match v {

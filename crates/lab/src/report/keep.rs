@@ -1,0 +1,108 @@
+//! The files of kept rows: `rows/NN.json` in the report's directory.
+
+use super::content::{FORM, Kept, Machine};
+use crate::error::{Context, Error, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+pub struct Keep {
+    dir: PathBuf,
+}
+
+impl Keep {
+    /// Makes the directory if it is missing.
+    pub fn open(out: &Path) -> Result<Keep> {
+        let dir = out.join("rows");
+        std::fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+        Ok(Keep { dir })
+    }
+
+    fn path(&self, row: u8) -> PathBuf {
+        self.dir.join(format!("{row:02}.json"))
+    }
+
+    /// A kept row; none if it was never measured, in another size, or by another form of this program.
+    pub fn read(&self, row: u8, quick: bool) -> Result<Option<Kept>> {
+        let path = self.path(row);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::Io { what: format!("read {}", path.display()), source }),
+        };
+        let kept: Option<Kept> = serde_json::from_slice(&text).ok();
+        Ok(kept.filter(|kept| kept.form == FORM && kept.row == row && kept.quick == quick))
+    }
+
+    /// Replaces the row's file as a whole.
+    pub fn write(&self, kept: &Kept) -> Result<()> {
+        let path = self.path(kept.row);
+        let what = || format!("write {}", path.display());
+        let text = serde_json::to_vec_pretty(kept)
+            .map_err(|e| Error::Unable(format!("row {} is no JSON: {e}", kept.row)))?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.dir).context(what)?;
+        file.write_all(&text).context(what)?;
+        file.persist(&path).map(drop).map_err(|e| e.error).context(what)
+    }
+}
+
+/// This machine, as the kernel describes it.
+pub fn machine() -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key));
+        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+    };
+    let memory = value(&read("/proc/meminfo"), "MemTotal");
+    let kib: Option<u64> = memory.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    Machine {
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        processor: value(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+        processors: std::thread::available_parallelism().map_or(0, |n| n.get() as u64),
+        memory_bytes: kib.unwrap_or(0) << 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::content::{Axis, Found, Picture, Table};
+    use super::*;
+
+    fn row(quick: bool) -> Kept {
+        let picture = Picture::Bars { axis: Axis::log("x"), bars: Vec::new() };
+        Kept {
+            form: FORM,
+            row: 4,
+            title: "t".into(),
+            question: "q".into(),
+            source: "s".into(),
+            command: "c".into(),
+            quick,
+            version: "0".into(),
+            machine: machine(),
+            ended_s: 1,
+            took_s: 0.5,
+            found: Found::new(picture, Table::default()),
+        }
+    }
+
+    #[test]
+    fn a_row_is_kept_for_its_own_size_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Keep::open(dir.path()).unwrap();
+        assert_eq!(keep.read(4, true).unwrap(), None);
+        keep.write(&row(true)).unwrap();
+        assert_eq!(keep.read(4, true).unwrap(), Some(row(true)));
+        assert_eq!(keep.read(4, false).unwrap(), None, "a quick row is no whole one");
+        assert_eq!(keep.read(5, true).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Keep::open(dir.path()).unwrap();
+        for text in ["", "{", r#"{"form":0}"#] {
+            std::fs::write(dir.path().join("rows/04.json"), text).unwrap();
+            assert_eq!(keep.read(4, true).unwrap(), None);
+        }
+    }
+}
