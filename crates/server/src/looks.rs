@@ -51,15 +51,24 @@ impl Looks {
         }
     }
 
-    /// Whether no delegation is in the way of what is done to a file. Who looks may be told what its holder says.
-    pub(crate) fn touch<F>(&mut self, st: &mut State<F>, by: Looker, file: &FileKey, touch: Touch) -> bool {
-        if touch == Touch::Looks {
-            return self.look(st, by, file);
-        }
-        let in_the_way = st.recall_from_others(by.now, file, by.client, touch);
-        let clear = in_the_way.is_empty();
-        self.wait_for_ends(in_the_way);
-        clear
+    /// Asks for the delegations in the way of what is done to a file. Who looks may be told what its holder says. Returns the clients that are
+    /// gone, which the answer rests on; `None` while a delegation is in the way.
+    pub(crate) fn touch<F>(
+        &mut self,
+        st: &mut State<F>,
+        by: Looker,
+        file: &FileKey,
+        touch: Touch,
+    ) -> Option<Vec<Stamped>> {
+        let clear = if touch == Touch::Looks {
+            self.look(st, by, file)
+        } else {
+            let in_the_way = st.recall_from_others(by.now, file, by.client, touch);
+            let clear = in_the_way.is_empty();
+            self.wait_for_ends(in_the_way);
+            clear
+        };
+        clear.then(|| st.removals.of_file(file))
     }
 
     /// Looks at the entries of a listing. Returns how many may be shown; `None` when the request does not go on. `ends`: entries before these are

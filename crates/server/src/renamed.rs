@@ -51,12 +51,11 @@ impl Renaming<'_> {
         if !self.sh.touches.any_in_the_way(kind, touch) {
             return Ok(());
         }
-        let mut st = self.sh.state();
-        if self.looks.touch(&mut st, self.by, node.wire(), touch) {
-            self.found.gone.extend(st.removals.of_file(node.wire()));
-            return Ok(());
-        }
-        self.found.in_the_way = true;
-        Err(Error::Busy)
+        let Some(gone) = self.looks.touch(&mut self.sh.state(), self.by, node.wire(), touch) else {
+            self.found.in_the_way = true;
+            return Err(Error::Busy);
+        };
+        self.found.gone.extend(gone);
+        Ok(())
     }
 }

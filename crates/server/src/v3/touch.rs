@@ -108,14 +108,8 @@ impl Context<'_> {
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
         let by = self.looker();
-        let (clear, gone) = {
-            let mut st = self.sh.state();
-            let clear = self.looks.touch(&mut st, by, node.wire(), touch);
-            (clear, st.removals.of_file(node.wire()))
-        };
-        if !clear {
-            return Err(self.waits());
-        }
+        let gone = self.looks.touch(&mut self.sh.state(), by, node.wire(), touch);
+        let gone = gone.ok_or_else(|| self.waits())?;
         self.rests_on_gone(gone);
         Ok(())
     }
