@@ -106,6 +106,12 @@ pub trait Service: Send + Sync + 'static {
         HashSet::new()
     }
 
+    /// Calls take long where they are begun, as when a disk does not answer. Clients that make one call at a time and share threads then have
+    /// each call in a task of its own.
+    fn stalls(&self) -> bool {
+        false
+    }
+
     /// The connection delivers no further calls; calls that it delivered before may still be running. Called exactly
     /// once for each connection.
     fn closed(&self, _conn: &Arc<ConnInfo>) {}
@@ -221,6 +227,10 @@ pub struct ConnInfo {
     aborted: AtomicBool,
     /// The peer sent something that is not a record.
     garbled: AtomicBool,
+    /// [`Service::closed`] was called.
+    told: AtomicBool,
+    /// Threads that were left behind in a call hold the socket too: see [`crate::lone`].
+    held: AtomicUsize,
     /// The connection's own budgets: calls, their bytes, and bytes of large replies.
     own: [Budget; 3],
     /// The shared pool for large replies, and the client it counts for.
@@ -329,6 +339,8 @@ impl ConnInfo {
             calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
             stage: watch::Sender::new(Stage::Open),
             garbled: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
             replies: shared.map(|s| (s.replies.clone(), s.client)),
         })
@@ -344,8 +356,28 @@ impl ConnInfo {
         self.stage.subscribe()
     }
 
+    /// Tells the service, once, that no further calls come.
+    pub(crate) fn tell_closed<S: Service>(self: &Arc<Self>, service: &S) {
+        if !self.told.swap(true, Ordering::AcqRel) {
+            service.closed(self);
+        }
+    }
+
     pub(crate) fn is_aborted(&self) -> bool {
         self.aborted.load(Ordering::Acquire)
+    }
+
+    /// A thread was left behind, and its call has not ended.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire) > 0
+    }
+
+    pub(crate) fn hold(&self) {
+        self.held.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn release(&self) {
+        self.held.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn set_garbled(&self) {

@@ -46,6 +46,12 @@ pub const IN_PLACE_FIRST: u32 = 4;
 pub const SERIAL_AFTER: u32 = 64;
 /// So many serial connections have threads of their own; if there are more, none has: from three clients on, those that are served together share more flushes.
 pub const LONE_THREADS_MAX: usize = 2;
+/// Threads that take over from those of the serial connections' pool that wait for a device, for each of these.
+pub const SERIAL_THREADS_PER_WORKER: usize = 8;
+/// How long a server that stops waits for connections that it has closed.
+pub const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// How long no thread is asked for after the system gave none.
+pub const THREADS_RETRY: Duration = Duration::from_secs(60);
 /// Of the calls of a connection that has a thread of its own, at one in so many it is looked whether the next one has arrived already.
 pub const LONE_LOOK_EVERY: u32 = 4;
 /// How often it is looked whether a call keeps the thread of a client that has the server to itself. One that is found twice loses the client's

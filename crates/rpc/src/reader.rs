@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::auth::Credential;
 use crate::conn::{CallHeader, Cause, ConnConfig, ConnInfo, Response, Service, Shares, Stage, check_program};
 use crate::limits;
-use crate::lone::{LonePlace, Rhythm, Seat, on_lone_thread};
+use crate::lone::{Destination, Place, Rhythm, Seat, on_lone_thread};
 use crate::message::{
     AcceptStat, Incoming, MessageError, RawCall, RejectStat, encode_accepted, encode_denied, parse,
 };
@@ -35,8 +35,8 @@ pub(crate) enum ReadEnd {
     Lost(String),
     /// This end closes the connection.
     Cause(Cause),
-    /// The connection moves: to a thread of its own, or, with `None`, back from it.
-    Move(Option<LonePlace>),
+    /// The connection goes on on other threads.
+    Move(Destination),
     /// The connection goes on elsewhere already: see [`Seat`].
     Taken,
 }
@@ -137,11 +137,14 @@ pub(crate) struct Input {
     buf: BytesMut,
     /// The room that a large record has taken so far.
     counted: Option<ShareGuard>,
+    /// Goes on where the connection moves to.
+    progress: Progress,
 }
 
 impl Input {
     pub(crate) fn new(config: &ConnConfig) -> Input {
-        Input { records: Assembler::new(config.record_max), buf: BytesMut::new(), counted: None }
+        let (counted, progress) = (None, Progress::default());
+        Input { records: Assembler::new(config.record_max), buf: BytesMut::new(), counted, progress }
     }
 }
 
@@ -195,7 +198,8 @@ async fn first_bytes(
     }
 }
 
-pub(crate) struct Reader<S> {
+/// Reads one connection. Whatever ends it ends the connection, a panic too, unless another reader goes on with it.
+pub(crate) struct Reader<S: Service> {
     pace: Pace,
     waiting: WaitingCalls,
     /// Of a server's connection.
@@ -205,19 +209,38 @@ pub(crate) struct Reader<S> {
     pub(crate) shared: Option<Shares>,
     /// Only on the thread of a lone client.
     pub(crate) seat: Option<Arc<Seat>>,
+    /// It reads only if the connection is taken from another one.
+    pub(crate) waits: bool,
+}
+
+impl<S: Service> Drop for Reader<S> {
+    fn drop(&mut self) {
+        if self.waits || self.is_taken() {
+            return;
+        }
+        self.conn.advance(Stage::Closed, "the server failed");
+        // A second panic, while the first one unwinds, would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.conn.tell_closed(&*self.service)));
+    }
 }
 
 impl<S: Service> Reader<S> {
     pub(crate) fn new(conn: Arc<ConnInfo>, service: Arc<S>, shared: Option<Shares>) -> Reader<S> {
         let rhythm = shared.as_ref().map(|shared| Arc::new(Rhythm::new(shared.lone.clone())));
         let (pace, waiting) = (Pace::default(), WaitingCalls::default());
-        Reader { pace, waiting, rhythm, conn, service, shared, seat: None }
+        Reader { pace, waiting, rhythm, conn, service, shared, seat: None, waits: false }
     }
 
     /// Another one for the same connection, for when this one does not go on.
     pub(crate) fn substitute(&self) -> Reader<S> {
-        let (conn, service) = (self.conn.clone(), self.service.clone());
-        Reader { rhythm: self.rhythm.clone(), ..Reader::new(conn, service, self.shared.clone()) }
+        let (conn, service, shared) = (self.conn.clone(), self.service.clone(), self.shared.clone());
+        let (pace, waiting, rhythm) = (Pace::default(), WaitingCalls::default(), self.rhythm.clone());
+        Reader { pace, waiting, rhythm, conn, service, shared, seat: None, waits: true }
+    }
+
+    /// The connection goes on without this reader.
+    fn is_taken(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.is_taken())
     }
 
     /// Reads and dispatches until the input ends. Never returns `None`.
@@ -241,8 +264,7 @@ impl<S: Service> Reader<S> {
         input: &mut Input,
         config: &ConnConfig,
     ) -> Option<ReadEnd> {
-        let Input { records, buf, counted } = input;
-        let mut progress = Progress::default();
+        let Input { records, buf, counted, progress } = input;
         let mut in_a_row = 0;
         loop {
             loop {
@@ -250,7 +272,7 @@ impl<S: Service> Reader<S> {
                 records.limit(if outsider { limits::OUTSIDER_RECORD_MAX } else { config.record_max });
                 match records.next(buf) {
                     Ok(Some(record)) => {
-                        progress = Progress::default();
+                        *progress = Progress::default();
                         self.conn.set_active();
                         let single = buf.is_empty();
                         if !single {
@@ -260,7 +282,7 @@ impl<S: Service> Reader<S> {
                         if let Err(why) = if_it_waits(pin!(message), || self.spawn_waiting()).await {
                             return Some(ReadEnd::Cause(why.into()));
                         }
-                        if self.seat.as_ref().is_some_and(|seat| seat.is_taken()) {
+                        if self.is_taken() {
                             return Some(ReadEnd::Taken);
                         }
                         if on_lone_thread() {
@@ -272,6 +294,9 @@ impl<S: Service> Reader<S> {
                             in_a_row = 0;
                             self.spawn_waiting();
                             tokio::task::yield_now().await;
+                            if let Some(to) = self.moves() {
+                                return Some(ReadEnd::Move(to));
+                            }
                         }
                     }
                     Ok(None) => break,
@@ -320,7 +345,7 @@ impl<S: Service> Reader<S> {
                 match first_bytes(&self.conn, self.rhythm.as_deref(), socket, buf, chunk, idle_max).await {
                     FirstBytes::Read(read) => read,
                     FirstBytes::Idle => return Some(ReadEnd::Eof),
-                    FirstBytes::LeavesThread => return Some(ReadEnd::Move(None)),
+                    FirstBytes::LeavesThread => return Some(ReadEnd::Move(Destination::Others)),
                 }
             };
             match read {
@@ -405,9 +430,14 @@ impl<S: Service> Reader<S> {
             Ok(cred) => cred,
             Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
         };
-        // An outsider gets no thread of its own.
-        let counted = self.rhythm.as_ref().filter(|_| self.conn.standing() != Standing::Outsider);
-        let counted = counted.map(|rhythm| rhythm.call());
+        let counted = self.rhythm.as_ref().and_then(|rhythm| {
+            // An address that nobody names, or that must be looked up, takes no thread from others.
+            let named = self.conn.standing() == Standing::Named;
+            if !named {
+                rhythm.is_broken();
+            }
+            named.then(|| rhythm.call())
+        });
         let RawCall { prog, vers, proc, .. } = call;
         let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
         let (service, conn) = (self.service.clone(), self.conn.clone());
@@ -440,24 +470,28 @@ impl<S: Service> Reader<S> {
     /// The stream could not be moved to another thread.
     pub(crate) fn lost<T>(&self, why: &io::Error) -> Option<T> {
         self.conn.advance(Stage::Closed, &why.to_string());
-        self.service.closed(&self.conn);
+        self.conn.tell_closed(&*self.service);
         None
     }
 
     fn is_lone(&self) -> bool {
-        on_lone_thread() && self.rhythm.as_ref().is_some_and(|rhythm| rhythm.is_lone())
+        on_lone_thread() && self.rhythm.as_ref().is_some_and(|rhythm| rhythm.place() == Place::Lone)
     }
 
-    /// Whether the connection must move now: to a thread of its own, or, with `Some(None)`, back from it. It does not
-    /// while the writer has something to do, because then it would have to wait for the peer to take that. Calls in flight end
-    /// where they are.
-    fn moves(&self) -> Option<Option<LonePlace>> {
+    /// Where the connection must move now. It does not while the writer has something to do, because then it would have to wait
+    /// for the peer to take that. Calls in flight end where they are.
+    fn moves(&self) -> Option<Destination> {
         let rhythm = self.rhythm.as_ref()?;
-        match (on_lone_thread(), rhythm.is_lone()) {
-            (here, lone) if here == lone => None,
+        let lone = rhythm.lone();
+        let pool = || lone.pool().map(Destination::Serial);
+        match (Place::here(), rhythm.place()) {
+            (here, to) if here == to => None,
             _ if !self.conn.all_is_written() => None,
-            (false, _) => rhythm.lone().enter().map(Some),
-            (true, _) => Some(None),
+            // A thread may be in a call whose connection went on without it.
+            (Place::Others, Place::Lone) => lone.enter().map(Destination::Lone).or_else(pool),
+            (Place::Others, Place::Serial) => pool(),
+            (Place::Serial, Place::Lone) if !lone.may_enter() => None,
+            _ => Some(Destination::Others),
         }
     }
 
@@ -475,9 +509,11 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    /// Runs a call until it first waits; a task runs the rest.
+    /// Runs a call until it first waits; a task runs the rest. While an earlier call does not end, this one may not either: then it
+    /// gets a task from the beginning.
     fn begin(&self, mut serving: Serving) {
-        if !self.pace.in_place() {
+        let stalls = self.conn.is_held() || (Place::here() == Place::Serial && self.service.stalls());
+        if stalls || !self.pace.in_place() {
             tokio::spawn(serving);
             return;
         }

@@ -303,7 +303,9 @@ impl Server {
         self.each(ConnInfo::drain);
         let in_time = timeout(grace, async { while tasks.join_next().await.is_some() {} }).await.is_ok();
         self.each(ConnInfo::close);
-        while tasks.join_next().await.is_some() {}
+        // A reader that is in a call which does not end is left behind.
+        let ended = timeout(limits::CLOSE_MAX, async { while tasks.join_next().await.is_some() {} });
+        let _ = ended.await;
         in_time
     }
 

@@ -1,11 +1,14 @@
-//! The tasks of a connection: one reads and begins calls, one writes. Together they may move to the thread of a lone client
-//! ([`crate::lone`]) and back.
+//! The tasks of a connection: one reads and begins calls, one writes. Together they may move to the threads of clients that make one call
+//! at a time ([`crate::lone`]) and back.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::net::Shutdown;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -13,7 +16,7 @@ use tracing::debug;
 
 use crate::conn::{Cause, ConnConfig, ConnInfo, Service, Shares, Stage};
 use crate::limits;
-use crate::lone::{LonePlace, Seat};
+use crate::lone::{Destination, LonePlace, Seat};
 use crate::reader::{Input, ReadEnd, Reader};
 use crate::writer::{self, Outgoing, WriteHalf, Writing};
 
@@ -35,7 +38,7 @@ pub(crate) fn start<S: Service>(
 }
 
 /// A connection while nothing of it runs.
-struct Connection<S> {
+struct Connection<S: Service> {
     reader: Reader<S>,
     config: ConnConfig,
     input: Input,
@@ -44,7 +47,7 @@ struct Connection<S> {
 }
 
 /// A connection that belongs to no runtime.
-struct Detached<S> {
+struct Detached<S: Service> {
     reader: Reader<S>,
     config: ConnConfig,
     input: Input,
@@ -52,19 +55,39 @@ struct Detached<S> {
     outgoing: mpsc::UnboundedReceiver<Outgoing>,
 }
 
-/// How the tasks of a connection ended on one thread.
-enum Leg<S> {
+/// How the tasks of a connection ended where they were.
+enum Leg<S: Service> {
     Ended,
-    /// It goes on elsewhere: on the thread of a lone client, or, with `None`, among the others.
-    Moves(Box<Connection<S>>, Option<LonePlace>),
+    Moves(Box<Connection<S>>, Destination),
 }
 
 async fn run<S: Service>(mut connection: Connection<S>) {
-    while let Leg::Moves(moving, Some(place)) = serve(connection).await {
-        match serve_alone(*moving, place).await {
+    while let Leg::Moves(moving, to) = serve(connection).await {
+        let back = match to {
+            Destination::Lone(place) => serve_alone(*moving, place).await,
+            Destination::Serial(pool) => serve_in_pool(*moving, &pool).await,
+            Destination::Others => Some(*moving),
+        };
+        match back {
             Some(back) => connection = back,
             None => return,
         }
+    }
+}
+
+/// Serves the connection on the threads of this pool, until it ends (`None`) or moves back.
+async fn serve_in_pool<S: Service>(connection: Connection<S>, pool: &Handle) -> Option<Connection<S>> {
+    let detached = connection.detach()?;
+    // An error: the pool has ended, and the server with it.
+    let back = pool.spawn(serve_elsewhere(detached, Writing::default())).await.ok().flatten()?;
+    back.attach(Writing::default())
+}
+
+/// Serves the connection in the runtime that polls this, until it ends (`None`) or moves back.
+async fn serve_elsewhere<S: Service>(detached: Detached<S>, writing: Writing) -> Option<Detached<S>> {
+    match serve(detached.attach(writing)?).await {
+        Leg::Moves(back, _) => back.detach(),
+        Leg::Ended => None,
     }
 }
 
@@ -76,14 +99,7 @@ async fn serve_alone<S: Service>(connection: Connection<S>, place: LonePlace) ->
     let left = reader.substitute();
     let config = detached.config.clone();
     reader.seat = Some(seat.clone());
-    let writing = seat.writing.clone();
-    let alone = async move {
-        match serve(detached.attach(writing)?).await {
-            Leg::Moves(back, _) => back.detach(),
-            Leg::Ended => None,
-        }
-    };
-    let mut task = place.runtime()?.spawn(alone);
+    let mut task = place.runtime()?.spawn(serve_elsewhere(detached, seat.writing.clone()));
     let (mut looks, mut before) = (interval(limits::LONE_LOOK), 0);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -96,9 +112,12 @@ async fn serve_alone<S: Service>(connection: Connection<S>, place: LonePlace) ->
                 return back.attach(Writing::default());
             }
             _ = looks.tick() => if let Some(half) = seat.take(&mut before) {
+                let conn = left.conn.clone();
+                conn.hold();
                 // Until then nobody else may be on the thread.
                 tokio::spawn(async move {
                     let _ = task.await;
+                    conn.release();
                     drop(place);
                 });
                 return go_on_without(left, config, half);
@@ -109,22 +128,42 @@ async fn serve_alone<S: Service>(connection: Connection<S>, place: LonePlace) ->
 
 /// The connection of a reader whose thread does not go on. It was waiting for the peer's next call, and has read nothing of it.
 fn go_on_without<S: Service>(
-    reader: Reader<S>,
+    mut reader: Reader<S>,
     config: ConnConfig,
     half: WriteHalf,
 ) -> Option<Connection<S>> {
+    reader.waits = false;
     // While that call is in flight, no other one makes it serial again.
     reader.calls_overlap();
+    let input = Input::new(&config);
+    match leave(half, |socket| rustix::io::fcntl_dupfd_cloexec(socket, 0)) {
+        Ok((stream, outgoing)) => {
+            Detached { reader, config, input, stream, outgoing }.attach(Writing::default())
+        }
+        Err(e) => reader.lost(&e),
+    }
+}
+
+/// Takes the stream away from the runtime that it belongs to, whose thread still holds the other half. What cannot be taken is ended.
+fn leave(
+    half: WriteHalf,
+    duplicate: impl FnOnce(&TcpStream) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<(std::net::TcpStream, mpsc::UnboundedReceiver<Outgoing>)> {
     let WriteHalf { socket, queue } = half;
     // A descriptor of its own: the thread still has the other one, with the event loop that it belongs to.
-    let stream = rustix::io::fcntl_dupfd_cloexec(socket.as_ref(), 0).map(std::net::TcpStream::from);
-    // The stream goes on: it is not to be shut down.
-    socket.forget();
-    let input = Input::new(&config);
-    match stream {
-        Ok(stream) => Detached { reader, config, input, stream, outgoing: queue }.attach(Writing::default()),
-        Err(e) => reader.lost(&e.into()),
+    let stream = duplicate(socket.as_ref()).map(std::net::TcpStream::from);
+    if stream.is_err() {
+        end_both_ways(socket.as_ref());
     }
+    // A stream that goes on is not to be shut down.
+    socket.forget();
+    Ok((stream?, queue))
+}
+
+/// Ends a stream of which a thread that does not go on holds the other half: nobody reads it any more, and the peer is to see that.
+fn end_both_ways(stream: &TcpStream) {
+    // Fails if the peer has ended it.
+    let _ = rustix::net::shutdown(stream, Shutdown::Both);
 }
 
 impl<S: Service> Connection<S> {
@@ -163,7 +202,7 @@ impl<S: Service> Detached<S> {
     }
 }
 
-/// Serves the connection on this thread.
+/// Serves the connection where it is.
 async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
     let Connection { reader, config, mut input, mut read, writing } = connection;
     let conn = reader.conn.clone();
@@ -184,7 +223,7 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
                 return Leg::Moves(Box::new(connection), to);
             }
             // The writer has ended because the connection is closed.
-            reader.service.closed(&conn);
+            conn.tell_closed(&*reader.service);
             return Leg::Ended;
         }
         // Who has it ends it. The writer that was here finds nothing to write any more.
@@ -204,7 +243,7 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
         }
         Some(ReadEnd::Move(_) | ReadEnd::Taken) | None => {}
     }
-    reader.service.closed(&conn);
+    conn.tell_closed(&*reader.service);
     let (calls, _) = conn.budgets();
     tokio::select! {
         // When all permits are back, every pending reply has been written.
@@ -247,7 +286,36 @@ async fn write_all(
         write.forget();
         return false;
     }
+    if conn.is_held() {
+        end_both_ways(write.as_ref());
+    }
     // Shut down first: everything sent then reaches the peer before the reset that unread input may cause.
     let _ = tokio::io::AsyncWriteExt::shutdown(&mut write).await;
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    /// There may be no descriptor for it. The thread that was left behind holds its half on.
+    #[tokio::test]
+    async fn a_stream_that_cannot_be_taken_ends_for_the_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("one")).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("accepted");
+        let (held, socket) = stream.into_split();
+        let (_sender, queue) = mpsc::unbounded_channel();
+        assert!(leave(WriteHalf { socket, queue }, |_| Err(rustix::io::Errno::MFILE)).is_err());
+        let sees_it = async {
+            assert_eq!(peer.read(&mut [0; 1]).await.expect("an orderly end"), 0);
+            while peer.write_all(&[0; 64 << 10]).await.is_ok() {}
+        };
+        timeout(Duration::from_secs(30), sees_it).await.expect("in time");
+        drop(held);
+    }
 }

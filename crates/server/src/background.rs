@@ -57,14 +57,15 @@ pub(crate) async fn tick(sh: Arc<Shared>) {
                 "a limit was reached, and {times} requests of clients were refused for it: {limit} (docs/limits.md)"
             );
         }
-        let (mut gone, freed, over) = {
-            let mut st = sh.state();
-            (st.tick(now), st.tick_owners(now), st.end_grace(now))
-        };
+        let work = sh.change_and_write_down(|st| {
+            let (mut gone, freed, over) = (st.tick(now), st.tick_owners(now), st.end_grace(now));
+            let grace_ends = over.is_some();
+            gone.extend(over.unwrap_or_default());
+            (gone, (freed, grace_ends))
+        });
+        let ((freed, grace_ends), told) = work.await;
+        // Not under the state's lock: closing a file takes time.
         drop(freed);
-        let grace_ends = over.is_some();
-        gone.extend(over.unwrap_or_default());
-        let told = sh.write_down(gone).await;
         // If the log refused the notes, the next tick tries again, with another volume's log if there is one that works.
         if grace_ends && told {
             sh.state().grace.ended();
@@ -85,8 +86,7 @@ pub(crate) async fn settle(sh: Arc<Shared>) {
             tokio::time::sleep(Duration::from_millis(due - now)).await;
             continue;
         }
-        let notes = sh.state().settle(now);
-        sh.write_down(notes).await;
+        sh.change_and_write_down(|st| (st.settle(now), ())).await;
     }
 }
 

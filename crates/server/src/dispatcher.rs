@@ -56,6 +56,10 @@ impl Service for Dispatcher {
         self.executor.sh.state().holders()
     }
 
+    fn stalls(&self) -> bool {
+        self.executor.workers.hand_over()
+    }
+
     fn closed(&self, conn: &Arc<ConnInfo>) {
         self.executor.sh.callback_conns.remove(conn.id());
         let mut st = self.executor.sh.state();

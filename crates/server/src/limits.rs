@@ -74,6 +74,8 @@ pub const SLOT_NOTE_BYTES: u64 = 64;
 pub const SESSION_NOTE_BYTES: u64 = 576;
 /// The most bytes of a client record in the log: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
 pub const CLIENT_NOTE_BYTES: u64 = 1536;
+/// Notes that no log took and that go into each snapshot. A tick makes some for each client.
+pub const UNWRITTEN_NOTES_MAX: usize = 4096;
 /// Notes of a snapshot that are taken at a time, while the state is locked and the log's gate is closed. Then those
 /// that wait for it go on.
 pub const SNAPSHOT_PART: usize = 512;

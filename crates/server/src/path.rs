@@ -238,8 +238,7 @@ impl Executor {
             drop(announced);
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
-                let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.copying.clone());
-                tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
+                self.workers.spawn(offload::run(self.sh.clone(), self.copying.clone(), offload));
             }
             let Some((stands_in_its_way, patience)) = waits else {
                 point("request.ran");
@@ -348,7 +347,7 @@ impl Executor {
             let note = reply.and_then(|reply| reply.note(&mut *self.sh.state(), home.id()));
             // A failure is not recorded in any log.
             if let Some(note) = note.filter(|_| stable && noted) {
-                stable = Box::pin(write_down_in(&home, note)).await;
+                stable = Box::pin(home.write_down(&[note]).wait()).await.is_ok();
             }
         }
         if slot.is_some() || holder.is_some() || !owners.is_empty() || !gone.is_empty() {
@@ -374,14 +373,4 @@ impl Executor {
         }
         if stable { Ok(()) } else { Err(failure) }
     }
-}
-
-/// Writes a note that belongs to no effect; returns whether it is durable.
-async fn write_down_in(export: &Export, note: Stamped) -> bool {
-    let receipt = {
-        let mut tx = export.volume.tx();
-        tx.note(note.to_bytes());
-        tx.finish()
-    };
-    receipt.wait().await.is_ok()
 }

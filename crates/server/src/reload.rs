@@ -7,8 +7,11 @@
 use crate::config::{Config, ExportConfig};
 use crate::exports::unavailable::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
+use crate::limits;
 use crate::own_files;
+use crate::parallel;
 use crate::running::Running;
+use crate::state::notes::LogId;
 use crate::unlinked;
 use landfast_volume::{OpenError, Overlap, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
@@ -201,6 +204,12 @@ impl Running {
         }
         unavailable.iter().for_each(say_unavailable);
         let after = table(served, unavailable, self.sh.server, before.numbers())?;
+        // Before the new ones have notes that no other log has.
+        let mut all_logs = before.logs();
+        all_logs.extend(new.iter().filter(|volume| volume.keeps_notes()).map(Volume::id));
+        if new.iter().any(Volume::keeps_notes) {
+            self.sh.note_logs(&before, all_logs.clone()).await;
+        }
         for volume in &new {
             volume.start(self.sh.keeper(volume)).map_err(|err| ReloadError::Open {
                 path: after
@@ -222,7 +231,22 @@ impl Running {
                 done.not_clean.push(why);
             }
         }
+        if !done.removed.is_empty() {
+            self.go_without_the_others(all_logs).await;
+        }
         Ok(done)
+    }
+
+    /// Has the logs that are left know all that stood in those of removed exports: these may be gone at the next start.
+    async fn go_without_the_others(&self, all_logs: Vec<LogId>) {
+        let exports = self.sh.exports();
+        // A log that has something new gets a snapshot of the whole state at a checkpoint.
+        self.sh.note_logs(&exports, all_logs).await;
+        let volumes: Vec<_> = exports.iter().map(|e| e.volume.clone()).collect();
+        let checkpoints = move || parallel::each(&volumes, limits::EXPORTS_AT_ONCE, Volume::checkpoint);
+        // If one fails, its export fails with it, which says so.
+        let _ = tokio::task::spawn_blocking(checkpoints).await;
+        self.sh.note_logs(&exports, exports.logs()).await;
     }
 
     /// Stops the volume of an export that is no longer in the table.

@@ -203,16 +203,11 @@ impl Shared {
     pub(crate) async fn write_down(&self, notes: Vec<Stamped>) -> bool {
         let exports = self.exports();
         let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
-        let receipt = {
-            let mut tx = keeper.volume.tx();
-            for note in &notes {
-                tx.note(note.to_bytes());
-            }
-            tx.finish()
-        };
-        let told = receipt.wait().await;
+        let told = keeper.write_down(&notes).wait().await;
         if told.is_ok() {
-            self.state().removals.settled(Removals::among(&notes));
+            let mut state = self.state();
+            state.removals.settled(Removals::among(&notes));
+            state.unwritten.end(&notes);
         }
         if let Err(e) = &told {
             tracing::error!(
@@ -220,6 +215,36 @@ impl Shared {
             );
         }
         told.is_ok()
+    }
+
+    /// Changes the state, and writes the notes of that into the log. Until they are durable each part of a snapshot has them, too: otherwise it
+    /// could say, in whichever log, that a client holds nothing before any log knows what it holds. Returns also whether they are durable.
+    pub(crate) async fn change_and_write_down<T>(
+        &self,
+        change: impl FnOnce(&mut State<OpenFile>) -> (Vec<Stamped>, T),
+    ) -> (T, bool) {
+        let written = self.exports().keeper().is_some();
+        let (notes, result) = {
+            let mut state = self.state();
+            let (notes, result) = change(&mut state);
+            if written {
+                state.unwritten.begin(&notes);
+            }
+            (notes, result)
+        };
+        let told = self.write_down(notes).await;
+        (result, told)
+    }
+
+    /// From now on notes may be in these logs: has each log of the exports know it, if it still takes a note.
+    pub(crate) async fn note_logs(&self, exports: &Exports, logs: Vec<LogId>) {
+        let note = self.state().note_logs(logs);
+        let taking = exports.iter().filter(|e| e.volume.keeps_notes() && e.volume.failed().is_none());
+        let receipts: Vec<_> = taking.map(|e| e.write_down(std::slice::from_ref(&note))).collect();
+        for receipt in receipts {
+            // A log that fails says so itself, and its export with it.
+            let _ = receipt.wait().await;
+        }
     }
 
     /// [`Space::leaves`] for data that is written to a file.

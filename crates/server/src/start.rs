@@ -32,7 +32,7 @@ use crate::shared::{Instance, Shared};
 use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::Stamped;
-use crate::state::restore::Restored;
+use crate::state::restore::{Known, Restored};
 use crate::sys;
 use crate::unlinked;
 use crate::wakeups::Wakeups;
@@ -153,22 +153,24 @@ impl Server {
         };
         let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
         let merged = merge::merge(&take_notes(&mut exports));
+        let known = merged.known(&exports.iter().map(|e| e.volume.id()).collect::<Vec<_>>());
         let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
         // Differs from the epoch of every earlier instance, whichever volumes that had.
-        let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
-        let known = NameCache::new(Box::new(System)).map_err(StartError::Threads)?;
+        let last = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
+        let epoch = last + apart(known)?;
+        let names = NameCache::new(Box::new(System)).map_err(StartError::Threads)?;
         unavailable.iter().for_each(reload::say_unavailable);
         let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let mut secret = Secret::default();
         getrandom::fill(&mut secret).map_err(StartError::Random)?;
         let instance = Instance { server, epoch, secret };
-        let sh = Arc::new(Shared::new(exports, instance, lease_seconds, known, configured, protocols));
+        let sh = Arc::new(Shared::new(exports, instance, lease_seconds, names, configured, protocols));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
-        let restored = restore(&sh, merged.notes)?;
+        let restored = restore(&sh, merged.notes, known)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
         let copying = Pool::with_nice("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
         let copying = Arc::new(copying.map_err(StartError::Threads)?);
-        let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
+        let watch = Workers::new(&threads.handle()).map_err(StartError::Threads)?;
         let service = Arc::new(Dispatcher {
             executor: Executor {
                 sh: sh.clone(),
@@ -244,6 +246,19 @@ impl Server {
     }
 }
 
+/// Where logs are missing, another instance may have been started with them, and counted on from the same number: what is added to it.
+fn apart(known: Known) -> Result<u32, StartError> {
+    if known == Known::All {
+        return Ok(0);
+    }
+    tracing::warn!(
+        "logs of this server are missing, or there are logs of another one: clients have one lease to reclaim what they hold, and nothing new is given meanwhile"
+    );
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(StartError::Random)?;
+    Ok(u32::from(u16::from_ne_bytes(random)))
+}
+
 /// Takes the notes out of each export's recovery.
 fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     let of = |e: &mut Served| {
@@ -255,10 +270,16 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
 
 /// Restores the state from the logs' notes, then starts the volumes. They ask for the notes again before they empty
 /// their logs.
-fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
+fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>, known: Known) -> Result<Restored, StartError> {
     let now = sh.now();
-    let restored = sh.state().restore(notes, now);
     let exports = sh.exports();
+    let restored = {
+        let mut state = sh.state();
+        let restored = state.restore_known(notes, known, now);
+        // It goes into each log with the state.
+        let _ = state.note_logs(exports.logs());
+        restored
+    };
     let exports: Vec<_> = exports.iter().collect();
     let started = parallel::each(&exports, limits::EXPORTS_AT_ONCE, |export| {
         export.volume.start(sh.keeper(&export.volume))

@@ -10,7 +10,7 @@
 //!
 //! | it sees | it does |
 //! |---|---|
-//! | a thread that is in a call | wakes the runtime: an idle thread takes over the sockets and the waiting tasks |
+//! | a thread that is in a call | wakes that thread's runtime (clients that make one call at a time may have one of their own): an idle thread takes over the sockets and the waiting tasks |
 //! | a thread in the same call as at the last check, and asleep (not one that waits for a processor) | from now on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
 //! | the same | all changes that wait for their turn begin |
 //! | no calls for [`WATCH_QUIET`](limits::WATCH_QUIET) | sleeps until one comes |
@@ -28,7 +28,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
@@ -45,6 +45,8 @@ use crate::limits;
 struct Slot {
     /// The kernel's number of the thread.
     thread: i32,
+    /// The runtime that the thread belongs to.
+    runtime: Handle,
     poll: AtomicU64,
     polls: AtomicU64,
 }
@@ -61,6 +63,8 @@ struct Inner {
     asleep: AtomicBool,
     stopped: AtomicBool,
     watcher: OnceLock<Thread>,
+    /// The server's own.
+    runtime: Handle,
 }
 
 /// The runtime's watched threads; see the module's comment. Watching ends with the last clone.
@@ -76,13 +80,12 @@ thread_local! {
 }
 
 impl Workers {
-    /// Watches the threads of this multi-threaded runtime; an error if the system gives no more threads.
-    pub(crate) fn new(runtime: Handle) -> std::io::Result<Workers> {
+    /// Watches the threads of this multi-threaded runtime, and of others that run its calls; an error if the system gives no more threads.
+    pub(crate) fn new(runtime: &Handle) -> std::io::Result<Workers> {
         let changes = runtime.metrics().num_workers().saturating_sub(1);
-        let inner = Arc::new(Inner::new(changes));
+        let inner = Arc::new(Inner::new(changes, runtime.clone()));
         let watched = inner.clone();
-        let watcher =
-            std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watched.watch(&runtime))?;
+        let watcher = std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watched.watch())?;
         // Nobody has set it before.
         let _ = inner.watcher.set(watcher.thread().clone());
         Ok(Workers(Arc::new(Watched(inner))))
@@ -103,6 +106,12 @@ impl Workers {
                 work.as_mut().poll(context)
             }
         })
+    }
+
+    /// Runs what goes on after its call in the server's own runtime. That of the call ends before the server has waited for such work.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let inside = self.clone();
+        self.0.0.runtime.spawn(async move { inside.during(pin!(work)).await });
     }
 
     /// Runs a call that may change something when its client's turn has come. `apart` runs first when the call runs on a thread that nobody waits for.
@@ -133,8 +142,9 @@ impl Drop for Watched {
 }
 
 impl Inner {
-    fn new(changes: usize) -> Inner {
+    fn new(changes: usize, runtime: Handle) -> Inner {
         Inner {
+            runtime,
             slots: Mutex::default(),
             changes: Turns::new(changes),
             stalled: AtomicBool::new(false),
@@ -149,7 +159,8 @@ impl Inner {
             Some((of, slot)) if std::ptr::eq(of.as_ptr(), Arc::as_ptr(self)) => slot.clone(),
             _ => {
                 let thread = rustix::thread::gettid().as_raw_nonzero().get();
-                let slot = Arc::new(Slot { thread, poll: AtomicU64::new(0), polls: AtomicU64::new(0) });
+                let (poll, polls) = (AtomicU64::new(0), AtomicU64::new(0));
+                let slot = Arc::new(Slot { thread, runtime: Handle::current(), poll, polls });
                 let mut slots = self.slots.lock();
                 slots.retain(|slot| slot.strong_count() > 0);
                 slots.push(Arc::downgrade(&slot));
@@ -170,7 +181,7 @@ impl Inner {
         InPoll(slot)
     }
 
-    fn watch(&self, runtime: &Handle) {
+    fn watch(&self) {
         // Each slot at the last check: the poll in progress, and how many there were.
         let mut before: Vec<(Weak<Slot>, u64, u64)> = Vec::new();
         let mut quiet = 0;
@@ -197,9 +208,7 @@ impl Inner {
                 if stalled {
                     self.changes.let_all_go();
                 }
-                if busy {
-                    drop(runtime.spawn(async {}));
-                }
+                wake(now.iter().filter(|(_, poll, _)| *poll != 0).filter_map(|(slot, ..)| slot.upgrade()));
             }
             let polls = |all: &[(Weak<Slot>, u64, u64)]| all.iter().map(|(_, _, polls)| *polls).sum::<u64>();
             quiet = if busy || polls(&now) != polls(&before) { 0 } else { quiet + 1 };
@@ -218,6 +227,17 @@ impl Inner {
             }
             self.asleep.store(false, Ordering::SeqCst);
             quiet = 0;
+        }
+    }
+}
+
+/// Wakes each runtime of these threads once.
+fn wake(busy: impl Iterator<Item = Arc<Slot>>) {
+    let mut woken = Vec::new();
+    for slot in busy {
+        if !woken.contains(&slot.runtime.id()) {
+            woken.push(slot.runtime.id());
+            drop(slot.runtime.spawn(async {}));
         }
     }
 }
@@ -242,7 +262,6 @@ impl Drop for InPoll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::pin;
     use std::sync::mpsc;
     use std::time::Duration;
     use tokio::sync::oneshot;
@@ -262,7 +281,7 @@ mod tests {
     #[test]
     fn calls_that_wait_for_a_device_leave_a_thread_to_the_others() {
         let runtime = runtime(2);
-        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let workers = Workers::new(runtime.handle()).expect("a watcher");
         let mut held = Vec::new();
         for _ in 0..6 {
             let (go, device) = mpsc::channel::<()>();
@@ -290,18 +309,29 @@ mod tests {
         drop(held);
     }
 
-    /// One call waits for a device; a socket becomes ready, which wakes a single task.
     #[test]
     fn sockets_are_looked_at_while_the_thread_that_did_waits_for_a_device() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let runtime = runtime(4);
-        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let workers = Workers::new(runtime.handle()).expect("a watcher");
+        sockets_are_looked_at(&runtime, &workers);
+    }
+
+    #[test]
+    fn sockets_of_another_runtime_are_looked_at_too() {
+        let workers = Workers::new(runtime(2).handle()).expect("a watcher");
+        sockets_are_looked_at(&runtime(4), &workers);
+    }
+
+    /// One call waits for a device; a socket becomes ready, which wakes a single task.
+    fn sockets_are_looked_at(runtime: &tokio::runtime::Runtime, workers: &Workers) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
         listener.set_nonblocking(true).expect("a socket");
         let (go, device) = mpsc::channel::<()>();
         let device = Arc::new(Mutex::new(Some(device)));
         let (began, begun) = mpsc::channel();
+        let workers = workers.clone();
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -349,7 +379,7 @@ mod tests {
     #[test]
     fn changes_wait_for_their_turn_until_one_waits_for_a_device() {
         let runtime = runtime(2);
-        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let workers = Workers::new(runtime.handle()).expect("a watcher");
         let client = |n| IpAddr::from([192, 0, 2, n]);
         let (go, device) = mpsc::channel::<()>();
         let (began, begun) = mpsc::channel();
@@ -376,6 +406,24 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_on_after_its_call_outlives_the_runtime_of_the_call() {
+        let (own, of_the_call) = (runtime(2), runtime(2));
+        let workers = Workers::new(own.handle()).expect("a watcher");
+        let (go, gate) = oneshot::channel::<()>();
+        let (tell, told) = oneshot::channel();
+        of_the_call.block_on(async {
+            workers.spawn(async move {
+                gate.await.expect("the test goes on");
+                tell.send(()).expect("the test waits");
+            });
+        });
+        drop(of_the_call);
+        go.send(()).expect("it was not dropped");
+        let ended = own.block_on(async { tokio::time::timeout(PATIENCE, told).await });
+        assert_eq!(ended.expect("in time"), Ok(()));
+    }
+
+    #[test]
     fn a_thread_that_computes_does_not_sleep() {
         let (tell, told) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
@@ -395,7 +443,7 @@ mod tests {
     #[test]
     fn the_watcher_sleeps_while_nothing_comes_and_wakes_for_the_next_call() {
         let runtime = runtime(2);
-        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let workers = Workers::new(runtime.handle()).expect("a watcher");
         for _ in 0..2 {
             while !workers.0.0.asleep.load(Ordering::SeqCst) {
                 std::thread::yield_now();

@@ -24,6 +24,7 @@ mod features;
 mod goes_on;
 mod identity;
 mod log_again;
+mod missing_logs;
 mod musts;
 mod nlm_locks;
 mod operations;

@@ -34,8 +34,8 @@ fn open(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
 /// A server as a configuration file says, in a directory of its own.
 pub(crate) struct Many {
     dir: tempfile::TempDir,
-    config: Config,
-    running: Option<Running>,
+    pub(crate) config: Config,
+    pub(crate) running: Option<Running>,
 }
 
 impl Many {

@@ -6,7 +6,7 @@ use landfast_nfs::v4::flags::{OPEN4_SHARE_DENY_READ, OPEN4_SHARE_DENY_WRITE};
 use landfast_nfs::v4::*;
 
 /// LOCK of ten bytes from `offset` on by a new lock owner.
-fn lock(open_stateid: Stateid, offset: u64) -> ArgOp {
+pub(crate) fn lock(open_stateid: Stateid, offset: u64) -> ArgOp {
     let lock_owner = owner(0, b"l");
     let locker = Locker::New { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     ArgOp::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 10, locker })

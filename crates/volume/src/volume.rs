@@ -196,6 +196,12 @@ impl Volume {
         Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
     }
 
+    /// Makes a checkpoint now, if the log has anything. Without a log this does nothing.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.check()?;
+        self.log().map_or(Ok(()), |(log, _)| log.checkpoint_now().map_err(|e| self.fail(format!("log: {e}"))))
+    }
+
     /// Marks the volume as stopped, after a clean stop of the log. No operation succeeds any more.
     pub(crate) fn mark_stopped(&self) -> Result<(), Error> {
         if let (Some((log, _)), false) = (self.log(), self.0.unprivileged) {

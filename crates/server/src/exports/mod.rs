@@ -24,10 +24,10 @@ pub mod rules;
 mod tx;
 pub(crate) mod unavailable;
 
-use crate::state::notes::Stamped;
+use crate::state::notes::{LogId, Stamped};
 use bytes::Bytes;
 pub(crate) use caller::{Access, Accesses, Caller, Refused};
-use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
+use landfast_volume::{Durability, Error, Node, Receipt, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, components};
 use rules::{ClientSpec, Found, Rules};
@@ -107,8 +107,15 @@ pub(crate) struct Export {
 
 impl Export {
     /// Identifies the volume: exports with the same id are the same volume.
-    pub(crate) fn id(&self) -> [u8; 16] {
+    pub(crate) fn id(&self) -> LogId {
         self.volume.id()
+    }
+
+    /// Writes notes that belong to no effect into its log.
+    pub(crate) fn write_down(&self, notes: &[Stamped]) -> Receipt {
+        let mut tx = self.volume.tx();
+        notes.iter().for_each(|note| tx.note(note.to_bytes()));
+        tx.finish()
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -336,6 +343,11 @@ impl Exports {
             .iter()
             .find(|e| e.name == parts)
             .or_else(|| self.all.iter().find(|e| components(&e.path) == parts))
+    }
+
+    /// The logs that take notes.
+    pub(crate) fn logs(&self) -> Vec<LogId> {
+        self.all.iter().filter(|e| e.volume.keeps_notes()).map(|e| e.id()).collect()
     }
 
     /// An export whose log takes the notes that belong to no export; `None` if no volume keeps notes.

@@ -41,10 +41,12 @@ pub enum Bug {
     ReclaimedLater,
     /// A client renews its lease while the log is told that it goes.
     ExpelledRenews,
+    /// The note of a delegation that becomes one for writing counts before it is durable.
+    UpgradeSettles,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 20] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -64,6 +66,7 @@ impl Bug {
         Bug::DeniedReadInGrace,
         Bug::ReclaimedLater,
         Bug::ExpelledRenews,
+        Bug::UpgradeSettles,
     ];
 }
 

@@ -100,8 +100,17 @@ impl<F> Files<F> {
         let stateid = self.open_from(from, file, client, &owner(), right.access(), 0, handle)?;
         let id = number(&stateid);
         if let Some(open) = self.opens.get_mut(&id) {
-            open.delegation =
-                Some(Delegation { right, times, given_to, fh, logged: None, asking, recalled: None });
+            open.delegation = Some(Delegation {
+                right,
+                times,
+                given_to,
+                fh,
+                logged: None,
+                settled: false,
+                undecided: false,
+                asking,
+                recalled: None,
+            });
             self.delegations.given(client, right);
             self.delegations.grants.given(id);
             let counts = &mut self.delegations.counts;
@@ -186,7 +195,7 @@ impl<F> Files<F> {
             client: open.client,
             file: open.file.to_vec(),
             fh: d.fh.to_vec(),
-            right: d.right,
+            right: if d.undecided { Right::Names } else { d.right },
             times: d.times,
             given_to: (by.session, by.slot, by.sequence, by.minor),
         };
@@ -304,7 +313,9 @@ impl<F> State<F> {
         gone.into_iter().map(|note| Stamped { v: self.next_version(), note }).collect()
     }
 
-    /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next.
+    /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next. Those that ended with their client
+    /// go together with the note that it is gone: otherwise the client might be there after a crash without them, and nobody would tell
+    /// it.
     pub fn take_gone(&mut self) -> Vec<Stamped> {
         let delegations = std::mem::take(&mut self.files.delegations.gone);
         let locks = self.files.logged_locks.take_gone();
@@ -315,6 +326,9 @@ impl<F> State<F> {
             notes.push(Stamped { v: self.next_version(), note });
         }
         notes.extend(self.take_gone_opens());
+        if !notes.is_empty() {
+            notes.extend(self.removals.unsettled());
+        }
         notes
     }
 
@@ -361,6 +375,8 @@ impl<F> State<F> {
             given_to: GivenTo { session, slot, sequence, minor },
             fh: Bytes::from(note.fh),
             logged: Some(v),
+            settled: true,
+            undecided: false,
             // What the file was like when it was given is not known any more, so its holder is not asked.
             asking: Asking::default(),
             recalled: None,
@@ -373,6 +389,7 @@ impl<F> State<F> {
         };
         self.files.enter_open(note.id, open);
         self.files.delegations.given(note.client, note.right);
-        self.files.delegations.log(note.id, note.client);
+        self.files.delegations.logged.insert(note.id);
+        self.files.delegations.is_settled(note.client, true);
     }
 }

@@ -54,6 +54,10 @@ pub struct Delegation {
     pub(super) fh: Bytes,
     /// The version of its note, if it stands in the log.
     pub(super) logged: Option<u64>,
+    /// Wherever the log says that its client holds nothing else, it has this one's note, too ([`super::settling`]).
+    pub(super) settled: bool,
+    /// It has just become one for writing, and whether it may is not decided yet: for the log it is what it was.
+    pub(super) undecided: bool,
     /// What its holder is asked, and has said. Only one for writing.
     pub(super) asking: Asking,
     /// When it was recalled.
@@ -84,11 +88,14 @@ pub struct Delegations {
     files: Tally,
     directories: Tally,
     whole_directories: Tally,
-    /// Of these, those that stand in the log; and how many.
+    /// Of these, those that stand in the log.
     pub(super) logged: HashSet<u64>,
-    logged_of: Tally,
+    /// Of these, those that are settled.
+    settled: Tally,
     /// Delegations in the log that have ended, which the log does not know yet.
     pub(super) gone: Vec<u64>,
+    /// Those of former instances that have ended in this one: their stateids are nobody's any more. Never more than the log had at the start.
+    pub(super) ended_of_former: HashSet<u64>,
     /// Those that do not stand in the log yet.
     pub(super) grants: Grants,
     /// Who is asked to return some, whichever.
@@ -229,7 +236,7 @@ impl Delegations {
 
     /// How many are live that the log does not know.
     pub fn unlogged(&self) -> usize {
-        self.live() - self.logged_of.all
+        self.live() - self.logged.len()
     }
 
     /// The client is asked for some of them, and not again until then.
@@ -309,19 +316,21 @@ impl Delegations {
         self.ended = true;
         if delegation.logged.is_some() {
             self.logged.remove(&id);
-            self.logged_of.remove(client);
             self.gone.push(id);
+        }
+        if delegation.settled {
+            self.settled.remove(client);
         }
     }
 
-    /// How many delegations of this client do not stand in the log.
-    pub(super) fn unlogged_of(&self, client: u64) -> usize {
-        self.files.of(client) + self.directories.of(client) - self.logged_of.of(client)
+    /// How many delegations of this client are not settled: for these the log has to say that it holds something.
+    pub(super) fn unsettled_of(&self, client: u64) -> usize {
+        self.files.of(client) + self.directories.of(client) - self.settled.of(client)
     }
 
-    pub(super) fn log(&mut self, id: u64, client: u64) {
-        self.logged.insert(id);
-        self.logged_of.add(client);
+    /// One is settled from now on, or not any more.
+    pub(super) fn is_settled(&mut self, client: u64, is: bool) {
+        if is { self.settled.add(client) } else { self.settled.remove(client) }
     }
 
     pub(super) fn forget_client(&mut self, client: u64) {

@@ -49,7 +49,8 @@ impl<F> Open<F> {
     }
 
     /// OPEN_DOWNGRADE of a former open: which OPENs are in effect is not known, so the client's word counts.
-    /// Errors: `INVAL` if it is to deny something.
+    /// Errors: `INVAL` if it is to deny something; `BAD_STATEID` if it asks for more than is known of it, which another's share
+    /// reservation keeps it from ([`State::adopt`] comes first).
     pub(super) fn downgrade_former(
         &mut self,
         id: u64,
@@ -60,6 +61,9 @@ impl<F> Open<F> {
         if deny != 0 {
             return Err(NfsStat::NFS4ERR_INVAL);
         }
+        if access & !self.access != 0 {
+            return Err(NfsStat::NFS4ERR_BAD_STATEID);
+        }
         self.access = access;
         self.seqid = stateid.seqid;
         Ok(Files::<F>::marked(self.mark, id, bump(&mut self.seqid)))
@@ -67,11 +71,12 @@ impl<F> Open<F> {
 }
 
 impl<F> Files<F> {
-    /// Whether a former instance gave this stateid to the client, and this one knows nothing of it.
+    /// Whether a former instance gave this stateid to the client, and this one knows nothing of it. A delegation that was there and has ended is no open that might come back.
     fn is_unknown_former(&self, client: u64, stateid: &Stateid) -> bool {
         let (mark, id) = (mark(stateid), number(stateid));
         mark.wrapping_sub(MARK) < self.mark.wrapping_sub(MARK)
             && !self.delegations.revocations.is_revoked(id, mark, client)
+            && !self.delegations.ended_of_former.contains(&id)
             && !self.opens.contains_key(&id)
             && !self.locks.contains_key(&id)
     }
@@ -191,8 +196,9 @@ impl<F> Files<F> {
         })
     }
 
-    /// Has the log know these locks as they are now, under this version. `None` if it has no room for them; then it must forget what it knew.
-    fn log_locks(&mut self, id: u64, v: u64, most: u64) -> Option<Stamped> {
+    /// Has the log know these locks as they are now, under this version. `None` if it has no room for them; then it must forget what it knew. `settles`: the note is
+    /// not lost where another is kept that says that the client holds nothing else.
+    fn log_locks(&mut self, id: u64, v: u64, most: u64, settles: bool) -> Option<Stamped> {
         let locks = self.locks.get(&id)?;
         self.opens.get(&locks.open?)?;
         let ranges = self.files.get(&locks.file).map_or(0, |f| f.ranges.count_of(id));
@@ -207,18 +213,19 @@ impl<F> Files<F> {
         let logged = &mut self.logged_locks;
         let fits = bytes <= limits::LOCKS_NOTE_BYTES_MAX && logged.bytes - was + bytes <= most;
         let Some(note) = note.filter(|_| fits) else {
+            let counts = before.is_some() && !logged.no_room.contains(&id);
+            of_client.unlogged_locks += usize::from(counts);
             if let Some(before) = before {
                 logged.dropped(id, &before);
-                of_client.unlogged_locks += 1;
             }
             logged.no_room.insert(id);
             return None;
         };
-        if before.is_none() {
-            logged.ids.insert(id);
-            logged.no_room.remove(&id);
-            of_client.unlogged_locks -= 1;
-        }
+        logged.ids.insert(id);
+        // Its client may have been told of it while the log had no room.
+        let counted = if settles { logged.no_room.remove(&id) } else { logged.no_room.contains(&id) };
+        let counts_no_more = if counted { settles } else { before.is_none() };
+        of_client.unlogged_locks -= usize::from(counts_no_more);
         logged.bytes = logged.bytes - was + bytes;
         locks.logged = Some(Logged { v, bytes });
         Some(Stamped { v, note: Note::Locks(note) })
@@ -382,7 +389,7 @@ impl<F> State<F> {
             return Vec::new();
         }
         let v = self.next_version();
-        match self.files.log_locks(id, v, self.bounds.lock_bytes) {
+        match self.files.log_locks(id, v, self.bounds.lock_bytes, false) {
             Some(_) if bug(Bug::LocksUnlogged) => Vec::new(),
             Some(note) => vec![note],
             None => self.take_gone(),
@@ -395,7 +402,7 @@ impl<F> State<F> {
         let mut notes = Vec::new();
         for id in std::mem::take(&mut self.files.logged_locks.moved) {
             let v = self.next_version();
-            match self.files.log_locks(id, v, self.bounds.lock_bytes) {
+            match self.files.log_locks(id, v, self.bounds.lock_bytes, false) {
                 Some(note) => notes.push(note),
                 None => notes.extend(self.take_gone()),
             }
@@ -403,13 +410,13 @@ impl<F> State<F> {
         notes
     }
 
-    /// Has locks stand in the log for which there was no room, so many at a time.
+    /// Has locks stand in the log for which there was no room, so many at a time. Also those that a LOCK has noted meanwhile: what it has written may be lost.
     pub(super) fn log_more_locks(&mut self) -> Vec<Stamped> {
         let mut notes = Vec::new();
         let ids: Vec<u64> = self.files.logged_locks.no_room.iter().copied().collect();
         for id in ids.into_iter().take(limits::LOCKS_NOTED_AT_ONCE) {
             let v = self.next_version();
-            notes.extend(self.files.log_locks(id, v, self.bounds.lock_bytes));
+            notes.extend(self.files.log_locks(id, v, self.bounds.lock_bytes, true));
         }
         notes
     }
@@ -431,6 +438,6 @@ impl<F> State<F> {
         }
         let of_client = self.files.clients.get(&client);
         let others = of_client.map_or(0, |c| c.denying + c.narrowed + c.unlogged_locks);
-        self.files.delegations.unlogged_of(client) + others
+        self.files.delegations.unsettled_of(client) + others
     }
 }

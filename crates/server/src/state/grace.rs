@@ -16,6 +16,8 @@ use std::collections::HashSet;
 pub struct Grace {
     until: Millis,
     waiting: HashSet<u64>,
+    /// There may be others, which are not known: it lasts for its whole time.
+    for_unknown: bool,
     /// Its time is over. These notes are offered to the logs again and again until one has taken them.
     ending: Option<Vec<Stamped>>,
     ended: bool,
@@ -24,17 +26,26 @@ pub struct Grace {
 impl Grace {
     /// Begins: these clients may reclaim, until `until`.
     pub fn begin(&mut self, clients: impl IntoIterator<Item = u64>, until: Millis) {
-        *self = Grace { until, waiting: clients.into_iter().collect(), ending: None, ended: false };
+        *self = Grace { until, waiting: clients.into_iter().collect(), ..Grace::default() };
+    }
+
+    /// Lets it last for its whole time: there may be clients that are not known.
+    pub fn waits_for_unknown(&mut self) {
+        self.for_unknown = true;
+    }
+
+    fn is_for_any(&self) -> bool {
+        self.for_unknown || !self.waiting.is_empty()
     }
 
     /// Whether it lasts: even after its time, until [`Grace::ended`].
     pub fn active(&self, now: Millis) -> bool {
-        self.ending.is_some() || (!self.waiting.is_empty() && (now < self.until || !self.ended))
+        self.ending.is_some() || (self.is_for_any() && (now < self.until || !self.ended))
     }
 
     /// Whether its time is over but it has not ended.
     pub fn is_over(&self, now: Millis) -> bool {
-        !self.waiting.is_empty() && now >= self.until && self.ending.is_none() && !self.ended
+        self.is_for_any() && now >= self.until && self.ending.is_none() && !self.ended
     }
 
     pub fn may_reclaim(&self, now: Millis) -> bool {
@@ -52,7 +63,7 @@ impl Grace {
     }
 
     pub fn ended(&mut self) {
-        (self.ending, self.ended) = (None, true);
+        (self.ending, self.ended, self.for_unknown) = (None, true, false);
         self.waiting.clear();
     }
 
@@ -62,7 +73,8 @@ impl Grace {
 
     /// Whether it lasts for somebody else's sake: another client may still reclaim.
     pub fn waits_for_others(&self, client: u64, now: Millis) -> bool {
-        self.active(now) && (self.ending.is_some() || self.waiting.iter().any(|id| *id != client))
+        self.active(now)
+            && (self.ending.is_some() || self.for_unknown || self.waiting.iter().any(|id| *id != client))
     }
 
     /// Also lets this client reclaim: it is one that is waited for, under a new ID.

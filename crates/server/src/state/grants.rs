@@ -42,16 +42,16 @@ impl Grants {
         may
     }
 
-    /// The OPENs of those for which `is` are about to be answered. The log knows some of them already.
+    /// The OPENs of those for which `is` are about to be answered. Some of them are settled already.
     pub(super) fn answered(
         &mut self,
         now: Millis,
         client: u64,
         is: impl Fn(u64) -> bool,
-        logged: impl Fn(u64) -> bool,
+        settled: impl Fn(u64) -> bool,
     ) {
         let known = self.answered.contains_key(&client);
-        for id in self.under_way.extract_if(.., |id| is(*id)).filter(|id| !logged(*id)) {
+        for id in self.under_way.extract_if(.., |id| is(*id)).filter(|id| !settled(*id)) {
             let of_client = self.answered.entry(client).or_default();
             of_client.ids.push(id);
             of_client.last = now;

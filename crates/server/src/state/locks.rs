@@ -60,13 +60,13 @@ impl<F> Files<F> {
         let Some(l) = self.locks.remove(&id) else { return };
         let dropped = self.files.get_mut(&l.file).map_or(0, |f| f.ranges.drop_state(id));
         self.ranges -= dropped;
-        match &l.logged {
-            Some(logged) => self.logged_locks.dropped(id, logged),
-            None => self.logged_locks.dropped_unlogged(id),
+        let settled = !self.logged_locks.no_room.remove(&id) && l.logged.is_some();
+        if let Some(logged) = &l.logged {
+            self.logged_locks.dropped(id, logged);
         }
         if let Some(c) = self.clients.get_mut(&l.client) {
             c.ranges -= dropped;
-            c.unlogged_locks -= usize::from(l.logged.is_none());
+            c.unlogged_locks -= usize::from(!settled);
             c.locks.remove(&(l.owner, l.file.clone()));
             if c.opens.is_empty() && c.locks.is_empty() {
                 self.clients.remove(&l.client);
@@ -271,7 +271,10 @@ impl<F> Files<F> {
         let from = self.address_of(client);
         self.room_for_ranges(client, from, file, growth)?;
         let id = match (known, locker) {
-            (Some(id), _) => id,
+            (Some(id), _) => {
+                self.begins_under(id, open);
+                id
+            }
             (None, Locker::Known(_)) => return Err(NfsStat::NFS4ERR_BAD_STATEID.into()),
             (None, Locker::New { owner, .. }) => {
                 self.new_lock_state(client, from, owner, file, Some(open))?
@@ -279,6 +282,21 @@ impl<F> Files<F> {
         };
         self.change_ranges(id, span, Some(exclusive));
         Ok(self.bumped(id))
+    }
+
+    /// A lock owner that has nothing locked begins again through this open: what it locks belongs to this one and ends with it, whichever
+    /// open it used before (RFC 8881 sections 9.5, 18.2.3).
+    fn begins_under(&mut self, id: u64, open: u64) {
+        let Some(l) = self.locks.get_mut(&id) else { return };
+        let holds = self.files.get(&l.file).is_some_and(|f| f.ranges.holds(id));
+        let Some(before) = l.open.filter(|before| *before != open && !holds) else { return };
+        l.open = Some(open);
+        if let Some(o) = self.opens.get_mut(&before) {
+            o.lock_states.retain(|s| *s != id);
+        }
+        if let Some(o) = self.opens.get_mut(&open) {
+            o.lock_states.push(id);
+        }
     }
 
     fn bumped(&mut self, id: u64) -> Stateid {

@@ -26,7 +26,7 @@ pub struct LoggedLocks {
     pub(super) ids: BTreeSet<u64>,
     /// What their notes take.
     pub(super) bytes: u64,
-    /// Those for which there was no room.
+    /// Those for which there was no room, until a tick has noted them.
     pub(super) no_room: BTreeSet<u64>,
     /// Those that the log still has and must forget.
     gone: Vec<u64>,
@@ -39,10 +39,6 @@ impl LoggedLocks {
         self.ids.remove(&id);
         self.bytes -= logged.bytes;
         self.gone.push(id);
-    }
-
-    pub(super) fn dropped_unlogged(&mut self, id: u64) {
-        self.no_room.remove(&id);
     }
 
     pub(super) fn ids(&self) -> Vec<u64> {

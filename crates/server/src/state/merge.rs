@@ -7,12 +7,15 @@
 //! 1. Only logs of one server count, and only those of its last instance. (Before an instance serves anybody, it writes
 //!    a snapshot of all that it found into each log. So a log without one has nothing that the others lack.)
 //! 2. Of several notes on one thing the newest version counts ([`super::State::restore`]).
+//!    Where such a log is missing, clients reclaim ([`Known::NotAll`]).
 //! 3. A client, session, NLM host, delegation, lock or open is gone if it is missing in the newest complete snapshot and no note on it is
 //!    newer. This does not hold for slots, since a snapshot leaves out what is staged in another log. A slot goes with
 //!    its session.
 
-use super::notes::{Note, Stamped};
+use super::notes::{LogId, Note, Stamped};
+use super::restore::Known;
 use landfast_nfs::v4::SessionId;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,6 +25,24 @@ pub struct Merged {
     pub server: Option<[u8; 16]>,
     /// Its last instance; 0 when no log says.
     pub epoch: u32,
+    /// The logs that count, by their places.
+    pub used: Vec<usize>,
+    /// Whether there are logs of other servers.
+    pub of_others: bool,
+    /// The logs that notes may be in ([`Note::Logs`]).
+    pub logs: Vec<LogId>,
+}
+
+impl Merged {
+    /// Whether these are all notes of the server that were durable. `here`: the logs that were merged, in their order.
+    pub fn known(&self, here: &[LogId]) -> Known {
+        let counts = |log: &LogId| self.used.iter().any(|at| here.get(*at) == Some(log));
+        match self.logs.iter().all(counts) {
+            false => Known::NotAll,
+            true if self.of_others => Known::OfOneServer,
+            true => Known::All,
+        }
+    }
 }
 
 /// The things that rule 3 concerns.
@@ -80,31 +101,40 @@ fn last_snapshot(log: &[Stamped]) -> Option<Last<'_>> {
 /// Merges logs. Each is in the order in which it was written.
 pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
     let snapshots: Vec<_> = logs.iter().map(|log| last_snapshot(log)).collect();
-    // Of several servers, the one in most logs counts; then the one with the most instances.
-    let mut servers: HashMap<[u8; 16], (usize, u32)> = HashMap::new();
-    for last in snapshots.iter().flatten() {
-        let known = servers.entry(last.server).or_default();
-        *known = (known.0 + 1, known.1.max(last.epoch));
+    // Of several servers, the one in most logs counts; then the one whose log comes first.
+    let mut servers: HashMap<[u8; 16], (usize, Reverse<usize>, u32)> = HashMap::new();
+    for (at, last) in snapshots.iter().flatten().enumerate() {
+        let known = servers.entry(last.server).or_insert((0, Reverse(at), 0));
+        *known = (known.0 + 1, known.1, known.2.max(last.epoch));
     }
-    let chosen = servers.into_iter().max_by_key(|(id, (logs, epoch))| (*logs, *epoch, *id));
-    let Some((server, (_, epoch))) = chosen else {
+    let chosen = servers.into_iter().max_by_key(|(_, (logs, first, _))| (*logs, *first));
+    let Some((server, (.., epoch))) = chosen else {
         return Merged { notes: logs.concat(), ..Merged::default() };
     };
+    let of_others = snapshots.iter().flatten().any(|last| last.server != server);
     let used: Vec<_> = logs
         .iter()
         .zip(&snapshots)
-        .filter_map(|(log, last)| last.as_ref().map(|last| (log, last)))
-        .filter(|(_, last)| last.server == server && last.epoch == epoch)
+        .enumerate()
+        .filter_map(|(at, (log, last))| last.as_ref().map(|last| (at, log, last)))
+        .filter(|(.., last)| last.server == server && last.epoch == epoch)
         .collect();
     let mut known = HashSet::new();
     let mut complete = 0;
-    if let Some((_, last)) = used.iter().max_by_key(|(_, last)| last.v) {
+    if let Some((.., last)) = used.iter().max_by_key(|(.., last)| last.v) {
         complete = last.v;
         known.extend(last.notes.iter().filter_map(|s| thing(&s.note)));
     }
     let counts = |s: &&Stamped| s.v > complete || thing(&s.note).is_none_or(|t| known.contains(&t));
-    let notes = used.iter().flat_map(|(log, _)| log.iter()).filter(counts).cloned().collect();
-    Merged { notes, server: Some(server), epoch }
+    let notes: Vec<Stamped> =
+        used.iter().flat_map(|(_, log, _)| log.iter()).filter(counts).cloned().collect();
+    let newest = notes.iter().filter(|s| matches!(s.note, Note::Logs(_))).max_by_key(|s| s.v);
+    let logs = match newest.map(|s| &s.note) {
+        Some(Note::Logs(logs)) => logs.clone(),
+        _ => Vec::new(),
+    };
+    let used = used.iter().map(|(at, ..)| *at).collect();
+    Merged { notes, server: Some(server), epoch, used, of_others, logs }
 }
 
 #[cfg(test)]
@@ -554,8 +584,34 @@ mod tests {
         assert_eq!(merged.notes, [complete(5, 1, 3, 0), gone(6, 1)]);
         // Alone, each counts: the server has moved.
         assert_eq!(merge(&[c]).server, Some([2; 16]));
-        assert_eq!(merge(std::slice::from_ref(&d)), Merged { notes: d, server: None, epoch: 0 });
+        assert_eq!(merge(std::slice::from_ref(&d)), Merged { notes: d, ..Merged::default() });
         assert_eq!(merge(&[]), Merged::default());
+    }
+
+    #[test]
+    fn what_is_known_depends_on_the_logs_that_are_there() {
+        let [a, b, c] = [[1; 16], [2; 16], [3; 16]];
+        let logs = |v, logs: &[LogId]| Stamped { v, note: Note::Logs(logs.to_vec()) };
+        let first = vec![logs(1, &[a, b]), complete(1, 1, 3, 1)];
+        let second = vec![logs(1, &[a, b]), complete(1, 1, 3, 1), gone(2, 1)];
+        let known = |all: &[Vec<Stamped>], here: &[LogId]| merge(all).known(here);
+        assert_eq!(known(&[first.clone(), second.clone()], &[a, b]), Known::All);
+        assert_eq!(known(std::slice::from_ref(&second), &[b]), Known::NotAll);
+        // One that comes back is of an earlier life.
+        let old = vec![logs(1, &[a, b]), complete(1, 1, 2, 1)];
+        assert_eq!(known(&[old.clone(), second.clone()], &[a, b]), Known::NotAll);
+        let alone = [&second[..], &[logs(9, &[b])]].concat();
+        assert_eq!(known(&[old, alone.clone()], &[a, b]), Known::All);
+        // A clean stop: whichever says so has all.
+        let stopped = [&second[..], &[logs(9, &[])]].concat();
+        assert_eq!(known(std::slice::from_ref(&stopped), &[b]), Known::All);
+        assert_eq!(known(&[first.clone(), stopped], &[a, b]), Known::All);
+        // Another server's: the first counts, and its clients are all.
+        let other = vec![logs(5, &[c]), complete(5, 2, 40, 1)];
+        assert_eq!(merge(&[alone.clone(), other.clone()]).server, Some([1; 16]));
+        assert_eq!(known(&[alone, other], &[b, c]), Known::OfOneServer);
+        // A program that did not write them.
+        assert_eq!(known(&[vec![complete(5, 1, 3, 0)], vec![]], &[a, b]), Known::All);
     }
 
     /// What earlier programs wrote: the number of notes says where a snapshot begins.

@@ -77,6 +77,7 @@ pub mod simulation;
 pub mod snapshot;
 pub mod tables;
 mod unlinked;
+pub mod unwritten;
 pub mod v40;
 pub mod whole_directories;
 

@@ -278,6 +278,8 @@ pub enum Note {
     /// The grace period was over before this client had said that it has reclaimed all: others may have been given what it has not. Until it says so, it reclaims
     /// nothing after a further restart (RFC 8881 section 8.4.3). It goes with its client.
     MissedGrace(u64),
+    /// The logs that notes of this server may be in: each has some that no other has. None: whichever log says so has all. The newest counts.
+    Logs(Vec<LogId>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,7 +88,7 @@ pub(super) struct ClientState {
     pub(super) ranges: usize,
     /// How many of its opens deny others something.
     pub(super) denying: usize,
-    /// How many of its lock states do not stand in the log.
+    /// How many of its lock states found no room in the log, and were not noted at a tick since.
     pub(super) unlogged_locks: usize,
     /// How many of its opens are for writing only, and their numbers do not say so.
     pub(super) narrowed: usize,
@@ -631,6 +631,9 @@ impl<F> Files<F> {
         let Some(open) = self.opens.remove(&id) else { return Vec::new() };
         if let Some(delegation) = &open.delegation {
             self.delegations.dropped(id, open.client, delegation);
+            if open.mark != self.mark {
+                self.delegations.ended_of_former.insert(id);
+            }
         }
         for lock in &open.lock_states {
             self.drop_lock_state(*lock);

@@ -66,9 +66,31 @@ fn channel_from_note(n: &[u32; 5]) -> ChannelAttrs {
     }
 }
 
+/// Whether the notes that a server starts with are all that it wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    All,
+    /// There were notes of another server. Its clients are not known any more; they have a lease to find that out before others are given anything.
+    OfOneServer,
+    /// A log is missing. What clients hold may have been noted there, or that they hold it no more, and replies. So each client
+    /// that is known has to reclaim, with a new session, and one that is not known any more has a lease to find that out before others are given anything.
+    NotAll,
+}
+
 impl<F> State<F> {
     /// Rebuilds an empty state from these notes. Clients that held opens or locks may reclaim them for one lease from `now`.
     pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
+        self.restore_known(notes, Known::All, now)
+    }
+
+    /// The same where notes may be missing.
+    pub fn restore_known(
+        &mut self,
+        notes: impl IntoIterator<Item = Stamped>,
+        known: Known,
+        now: Millis,
+    ) -> Restored {
+        let (all, alone) = (known != Known::NotAll, known == Known::All);
         let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
         let mut calls: Vec<(u64, CallNote)> = Vec::new();
@@ -104,7 +126,7 @@ impl<F> State<F> {
                 Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
                 Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
-                Note::Complete(_) | Note::Begins | Note::Ends(_) => {}
+                Note::Complete(_) | Note::Begins | Note::Ends(_) | Note::Logs(_) => {}
                 Note::Call(c) => calls.push((v, c)),
                 Note::Backchannel(b) => newest(&mut backs, b.session, v, b),
                 Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
@@ -129,6 +151,9 @@ impl<F> State<F> {
         let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
         by_age.sort_by_key(|(v, _)| *v);
         for (_, mut c) in by_age {
+            if !all {
+                (c.holds, c.needs_reclaim) = (true, true);
+            }
             c.missed_grace = c.holds && !c.reclaim_complete && missed_grace.contains(&c.id);
             c.reclaim_complete &= !c.holds;
             if c.holds {
@@ -192,13 +217,16 @@ impl<F> State<F> {
         found.replies += self.drc.len();
         reclaiming.retain(|id| self.clients.get(*id).is_some());
         found.clients = self.clients.len();
-        for (version, host) in hosts.into_values().filter_map(|(v, h)| h.filter(|h| h.holds).map(|h| (v, h)))
-        {
+        let may_hold = |h: &NlmHostNote| h.holds || !all;
+        for (version, host) in hosts.into_values().filter_map(|(v, h)| h.filter(may_hold).map(|h| (v, h))) {
             reclaiming.push(self.nlm_restore(version, host, now));
         }
         found.reclaiming = reclaiming.len();
         self.files.preserved.may_be_reclaimed = !reclaiming.is_empty();
         self.grace.begin(reclaiming, now + self.lease_ms);
+        if !alone {
+            self.grace.waits_for_unknown();
+        }
         found
     }
 }

@@ -9,6 +9,9 @@
 //!
 //! A request that still runs counts as one that is not answered, however long it runs: nothing is noted of its delegation but by itself.
 //!
+//! A delegation that its client knows may be noted by a later request, which makes it one for writing ([`super::whole_directories`]). What that request has written may
+//! come into the log after what was written later, into another log, or not at all. So this does not settle the delegation: it is noted once more, together with the one that its client holds nothing else.
+//!
 //! Invariant: whenever a delegation's OPEN is answered, the log has its note, or that its client holds something; and that it holds nothing is in no
 //! record before the notes of all delegations whose OPENs were answered.
 
@@ -24,7 +27,10 @@ impl<F> State<F> {
     pub fn log_given_alone(&mut self, now: Millis, client: u64, stateid: &Stateid) -> Option<Stamped> {
         // What its client holds is lost with that mark in any case; then it waits for nothing.
         let marked = self.clients.get(client).is_none_or(|c| c.holding_noted);
-        if marked || !self.has_room_to_log() || !self.files.delegations.grants.waits(now, client) {
+        if marked
+            || !self.has_room_to_log(number(stateid))
+            || !self.files.delegations.grants.waits(now, client)
+        {
             return None;
         }
         self.log_given(stateid)
@@ -37,8 +43,9 @@ impl<F> State<F> {
             let given_to = opens.get(&id).and_then(|o| o.delegation.as_ref()).map(|d| d.given_to);
             given_to.is_some_and(|by| by.session == session && by.slot == slot)
         };
+        let is_settled = |id| opens.get(&id).and_then(|o| o.delegation.as_ref()).is_none_or(|d| d.settled);
         let d = &mut self.files.delegations;
-        d.grants.answered(now, client, is_its, |id| d.logged.contains(&id));
+        d.grants.answered(now, client, is_its, is_settled);
     }
 
     /// When [`State::settle`] is due next.
@@ -71,7 +78,7 @@ impl<F> State<F> {
         let mut notes = Vec::new();
         for id in ids {
             match self.files.opens.get(&id).and_then(|o| o.delegation.as_ref()) {
-                Some(d) if d.logged.is_none() => match self.log_delegation(id) {
+                Some(d) if !d.settled => match self.log_delegation(id) {
                     Some(note) => notes.push(note),
                     None => self.files.delegations.grants.put_back(id),
                 },
@@ -95,27 +102,48 @@ impl<F> State<F> {
         let beside: Vec<_> = of_file.collect();
         let mut notes = Vec::new();
         for (id, holder, _) in beside.iter().filter(others) {
-            notes.extend(self.log_all(vec![*id]));
-            notes.extend(self.note_if_nothing_is_held(*holder));
+            let (of_it, nothing) = (self.log_all(vec![*id]), self.note_if_nothing_is_held(*holder));
+            if !of_it.is_empty() && nothing.is_none() && self.clients.get(*holder).is_some_and(|c| c.holds) {
+                // That it holds nothing is written later, perhaps into another log.
+                self.settles(*id, false);
+            }
+            notes.extend(of_it.into_iter().chain(nothing));
         }
         notes
     }
 
-    fn has_room_to_log(&self) -> bool {
-        self.files.delegations.logged.len() < self.bounds.delegations
+    /// Whether the log takes this one. One that is there already takes no more room.
+    pub(super) fn has_room_to_log(&self, id: u64) -> bool {
+        let logged = &self.files.delegations.logged;
+        logged.len() < self.bounds.delegations || logged.contains(&id)
     }
 
-    pub(super) fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
-        // One that is there already takes no more room.
-        if !self.has_room_to_log() && !self.files.delegations.logged.contains(&id) {
+    /// Has a delegation stand in the log, and settles it.
+    fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
+        let note = self.note_delegation(id)?;
+        self.settles(id, true);
+        Some(note)
+    }
+
+    /// Has a delegation stand in the log as it is now.
+    pub(super) fn note_delegation(&mut self, id: u64) -> Option<Stamped> {
+        if !self.has_room_to_log(id) {
             return None;
         }
         let v = self.next_version();
-        let open = self.files.opens.get_mut(&id)?;
-        let (client, d) = (open.client, open.delegation.as_mut()?);
-        if d.logged.replace(v).is_none() {
-            self.files.delegations.log(id, client);
-        }
+        let d = self.files.opens.get_mut(&id)?.delegation.as_mut()?;
+        d.logged = Some(v);
+        self.files.delegations.logged.insert(id);
         self.files.delegation_note(id)
+    }
+
+    fn settles(&mut self, id: u64, is: bool) {
+        if let Some(open) = self.files.opens.get_mut(&id)
+            && let Some(d) = &mut open.delegation
+            && d.settled != is
+        {
+            d.settled = is;
+            self.files.delegations.is_settled(open.client, is);
+        }
     }
 }

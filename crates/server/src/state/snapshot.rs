@@ -29,6 +29,7 @@ pub struct Snapshot {
 /// What is still to be visited. Each list is made when the snapshot comes to it.
 #[derive(Debug)]
 enum Names {
+    Logs,
     Clients(std::vec::IntoIter<u64>),
     Hosts(std::vec::IntoIter<u64>),
     Sessions(std::vec::IntoIter<SessionId>),
@@ -89,18 +90,27 @@ impl<F> State<F> {
 
     /// Begins a snapshot for this log, or for the only one.
     pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
-        Snapshot { log, version: self.version, names: Names::Clients(self.clients.ids().into_iter()) }
+        let names = match self.logs {
+            Some(_) => Names::Logs,
+            None => Names::Clients(self.clients.ids().into_iter()),
+        };
+        Snapshot { log, version: self.version, names }
     }
 
     /// The next notes of a snapshot.
     pub fn snapshot_part(&self, snapshot: &mut Snapshot, most: PartMax) -> Vec<Stamped> {
         let log = snapshot.log;
-        let mut out: Vec<Stamped> = Vec::new();
+        // What the other notes of this part rest on may be in no log yet.
+        let mut out: Vec<Stamped> = self.unwritten.notes().to_vec();
         let (mut looked_at, mut bytes) = (0, 0);
         while looked_at < most.notes && bytes < most.bytes {
             looked_at += 1;
             let before = out.len();
             match &mut snapshot.names {
+                Names::Logs => {
+                    out.extend(self.logs.clone());
+                    snapshot.names = Names::Clients(self.clients.ids().into_iter());
+                }
                 Names::Clients(left) => match left.next() {
                     Some(id) => {
                         if self.clients.get(id).is_some_and(|c| c.confirmed) {

@@ -8,11 +8,12 @@ use super::drc::Drc;
 use super::grace::Grace;
 use super::ids::Secret;
 use super::nlm::hosts::{Hosts, is_nlm};
-use super::notes::{Note, Stamped};
+use super::notes::{LogId, Note, Stamped};
 use super::opens::Files;
 use super::owners::Owners;
 use super::removals::Removals;
 use super::sessions::Sessions;
+use super::unwritten::Unwritten;
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use landfast_nfs::v4::flags::{SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED};
@@ -93,6 +94,9 @@ pub struct State<F> {
     pub(super) unknown_opens_until: Millis,
     /// The version that the next change gets.
     pub(crate) version: u64,
+    /// The note of the logs that notes may be in.
+    pub(super) logs: Option<Stamped>,
+    pub unwritten: Unwritten,
 }
 
 impl<F> State<F> {
@@ -112,6 +116,8 @@ impl<F> State<F> {
             bounds,
             unknown_opens_until: 0,
             version: 0,
+            logs: None,
+            unwritten: Unwritten::default(),
         }
     }
 
@@ -119,6 +125,18 @@ impl<F> State<F> {
     #[cfg(test)]
     pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
         State::of_instance(epoch, [epoch as u8; 16], lease_ms, bounds)
+    }
+
+    /// From now on notes may be in these logs. Returns the note of it, which each of them is to have before any of them has others.
+    pub fn note_logs(&mut self, logs: Vec<LogId>) -> Stamped {
+        let noted = Stamped { v: self.next_version(), note: Note::Logs(logs) };
+        self.logs = Some(noted.clone());
+        noted
+    }
+
+    /// Whether nothing was noted since [`State::note_logs`].
+    pub fn is_as_logs_have_it(&self) -> bool {
+        self.logs.as_ref().is_some_and(|logs| logs.v == self.version)
     }
 
     pub(crate) fn next_version(&mut self) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::delegations::{Right, Touch};
 use super::locks::{Locker, Span};
+use super::notes::Note;
 use super::opens::{BOTH, READ, WRITE};
 use super::tests_delegations::{client, delegate, file, state};
 use super::{Bounds, State};
@@ -106,4 +107,138 @@ fn an_open_whose_locks_were_released_is_in_nobodys_way_after_a_restart() {
     assert_eq!(st.files.io(a, &f, &held, WRITE), Ok(None), "it goes on");
     assert!(st.files.check_share(&f, READ, WRITE).is_err());
     locked.files.close(a, &f, &open).expect("closed");
+}
+
+/// RFC 8881 sections 9.5 and 18.2.3: a lock ends with the open through which it was last asked for, and with no other.
+#[test]
+fn rfc8881_9_5_a_lock_ends_with_the_open_through_which_it_was_asked_for() {
+    let mut st = state();
+    let (a, f) = (client(&mut st, b"a"), file(1));
+    let other = Bytes::from_static(b"p");
+    let [first, second] =
+        [owner(), other].map(|owner| st.files.open(&f, a, &owner, BOTH, 0, None).expect("an open"));
+    let span = Span::new(0, 10).expect("bytes");
+    let by = |open| Locker::New { open, owner: owner() };
+    let held = st.files.lock(a, &f, &by(first), LockType::Write, span).expect("a lock");
+    st.files.unlock(a, &f, &held, span).expect("unlocked");
+    let held = st.files.lock(a, &f, &by(second), LockType::Write, span).expect("a lock");
+    st.log_locks(&held);
+    st.files.close(a, &f, &first).expect("closed");
+    assert_eq!(st.files.locked_ranges(), 1, "the other open is not affected");
+    let mut st = restarted(&st, 2);
+    assert_eq!(st.files.locked_ranges(), 1);
+    st.files.close(a, &f, &second).expect("closed");
+    assert_eq!((st.files.locked_ranges(), st.files.len()), (0, 0));
+}
+
+/// A CLOSE of an open whose locks were released waits for no flush: after a power cut the open is there again beside the one that took
+/// its place.
+#[test]
+fn a_lock_after_a_power_cut_belongs_to_the_open_that_it_was_asked_through() {
+    let mut st = state();
+    let (a, f) = (client(&mut st, b"a"), file(1));
+    let open = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    let mut st = restarted(&st, 2);
+    let (span, by) = (Span::new(0, 10).expect("bytes"), |open| Locker::New { open, owner: owner() });
+    st.adopt(1, a, &f, &open, WRITE).expect("nobody reclaims");
+    let held = st.files.lock(a, &f, &by(open), LockType::Write, span).expect("a lock");
+    let held = st.files.unlock(a, &f, &held, span).expect("unlocked");
+    st.log_locks(&held);
+    let mut st = restarted(&st, 3);
+    let anew = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    assert_ne!(anew.other, open.other);
+    let log = st.snapshot();
+    st.files.close(a, &f, &open).expect("closed");
+    let mut st: State<u32> = State::new(4, 90_000, Bounds::new(Some(1 << 30)));
+    assert_eq!(st.restore(log, 0).reclaiming, 0);
+    st.adopt(1, a, &f, &anew, WRITE).expect("nobody reclaims");
+    st.files.lock(a, &f, &by(anew), LockType::Write, span).expect("a lock");
+    st.files.close(a, &f, &anew).expect("closed");
+    assert_eq!(st.files.locked_ranges(), 0, "nothing is locked after the CLOSE");
+}
+
+/// RFC 8881 section 8.4.3: a client goes whole, or it is told. What the log hears of its locks it does not hear before it hears of the
+/// client.
+#[test]
+fn whatever_is_left_of_the_log_a_client_is_gone_whole_or_not_at_all() {
+    let mut st = state();
+    let (a, f) = (client(&mut st, b"a"), file(1));
+    let open = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    let by = Locker::New { open, owner: owner() };
+    let held = st.files.lock(a, &f, &by, LockType::Write, Span::new(0, 10).expect("bytes")).expect("a lock");
+    st.log_locks(&held);
+    let mut log = st.snapshot();
+    // These notes are in a transaction that power takes; another request's is there.
+    assert!(!st.remove_client(a).is_empty());
+    log.extend(st.take_gone());
+    let mut st: State<u32> = State::new(2, 90_000, Bounds::new(Some(1 << 30)));
+    assert_eq!(st.restore(log, 0).reclaiming, 0);
+    assert!(st.clients.get(a).is_none() || st.files.find(a, &held).is_ok());
+}
+
+/// RFC 8881 sections 9.7, 18.18: OPEN_DOWNGRADE gives nothing that another's share reservation denies.
+#[test]
+fn rfc8881_9_7_a_former_open_is_not_widened_against_what_another_denies() {
+    let mut st = state();
+    let (a, b, f) = (client(&mut st, b"a"), client(&mut st, b"b"), file(1));
+    let open = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    let mut st = restarted(&st, 2);
+    st.adopt(1, a, &f, &open, READ).expect("nobody reclaims");
+    st.files.open(&f, b, &owner(), READ, WRITE, None).expect("nobody is known to write");
+    st.adopt(1, a, &f, &open, WRITE).expect("nobody reclaims");
+    assert_eq!(st.files.downgrade(a, &f, &open, WRITE, 0), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    assert_eq!(st.files.io(a, &f, &open, WRITE), Err(NfsStat::NFS4ERR_OPENMODE));
+    assert!(st.files.downgrade(a, &f, &open, READ, 0).is_ok());
+}
+
+/// A LOCK that notes what was locked while the log had no room may be lost with its note, after the log was told that its client holds nothing that it does not know.
+#[test]
+fn locks_for_which_there_was_no_room_are_noted_once_more_before_their_client_holds_nothing_else() {
+    let mut st = state();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let span = Span::new(0, 10).expect("bytes");
+    let [of_b, of_a] = [(b, 1), (a, 2)].map(|(c, n)| {
+        let open = st.files.open(&file(n), c, &owner(), READ, 0, None).expect("an open");
+        let locker = Locker::New { open, owner: owner() };
+        let held = st.files.lock(c, &file(n), &locker, LockType::Read, span).expect("a lock");
+        assert_eq!(st.log_locks(&held).len(), usize::from(c == b));
+        // No more fits.
+        st.bounds.lock_bytes = st.files.logged_locks.bytes;
+        (open, held)
+    });
+    let mut log = st.snapshot();
+    log.extend(st.note_holding(a));
+    st.holding_is_noted(a, u64::MAX);
+    st.files.close(b, &file(1), &of_b.0).expect("closed");
+    let again = Locker::Known(of_a.1);
+    let held = st.files.lock(a, &file(2), &again, LockType::Read, span).expect("a lock");
+    let lost = st.log_locks(&held);
+    assert!(matches!(&lost[..], [note] if matches!(note.note, Note::Locks(_))));
+    log.extend(st.tick(0));
+    let mut next: State<u32> = State::new(2, 90_000, Bounds::new(Some(1 << 30)));
+    assert_eq!(next.restore(log, 0).reclaiming, 0);
+    assert!(next.files.locked_ranges() == 1 && next.files.find(a, &held).is_ok());
+    // It is noted once more only if the log may not have it, and released once.
+    assert!(st.tick(1).is_empty() && st.unlogged_of(a) == 0);
+    st.files.close(a, &file(2), &of_a.0).expect("closed");
+    assert_eq!((st.unlogged_of(a), st.files.logged_locks.bytes), (0, 0));
+}
+
+/// RFC 8881 sections 8.2.4, 18.6: after its DELEGRETURN a stateid is good for nothing, whoever shows it (the simulation's seed 2356649).
+#[test]
+fn a_delegation_that_has_ended_is_no_open_that_comes_back() {
+    let mut st = state();
+    let (a, b, f) = (client(&mut st, b"a"), client(&mut st, b"b"), file(1));
+    let given = delegate(&mut st, a, &f, Right::Read);
+    st.log_given(&given).expect("room");
+    let mut next = restarted(&st, 2);
+    let shown = |st: &mut State<u32>, c| {
+        st.adopt(1, c, &f, &given, WRITE).expect("no grace period");
+        (st.close_unused_former(c, &f, &given), st.files.io(c, &f, &given, WRITE).map(drop))
+    };
+    next.files.return_delegation(a, &f, &given).expect("it is there");
+    for c in [a, b] {
+        assert_eq!(shown(&mut next, c), (false, Err(NfsStat::NFS4ERR_BAD_STATEID)));
+    }
+    assert_eq!((next.files.opens_of(a), next.files.opens_of(b)), (0, 0));
 }

@@ -4,6 +4,7 @@
 use super::delegations::{GivenTo, Right};
 use super::notes::{Note, Stamped};
 use super::opens::{READ, WRITE};
+use super::snapshot::PartMax;
 use super::tests_delegations::{client, file};
 use super::{Bounds, Millis, State};
 use crate::limits;
@@ -114,6 +115,30 @@ fn where_the_log_has_no_room_the_client_reclaims() {
     st.files.return_delegation(a, &file(1), &fits).expect("returned");
     st.tick(1000);
     assert_eq!(goes_on(st.snapshot(), a, &more), (true, true));
+}
+
+/// Others' requests note a delegation in the log of what they change. What says later that its client holds nothing may be in another log.
+#[test]
+fn what_another_request_has_noted_is_noted_once_more_before_the_client_holds_nothing_else() {
+    for unlinked in [false, true] {
+        let mut st = state();
+        let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+        let denies =
+            st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open");
+        let given = give(&mut st, a, &file(1), 0).expect("a delegation");
+        st.grants_are_answered(0, a, [7; 16], 0);
+        let mut log = st.snapshot();
+        log.extend(st.note_holding(a));
+        st.holding_is_noted(a, u64::MAX);
+        let other = match unlinked {
+            true => st.keep_unlinked(&file(1)).expect("it is open"),
+            false => st.log_beside(&file(1), Some(b)),
+        };
+        assert!(matches!(&other[..], [Stamped { note: Note::Delegation(_), .. }]));
+        st.files.close(a, &file(2), &denies).expect("closed");
+        log.extend(st.tick(0));
+        assert_eq!(goes_on(log, a, &given), (true, true), "{unlinked}");
+    }
 }
 
 /// What happens in the model.
@@ -250,4 +275,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_part_of_a_snapshot_has_what_is_on_its_way_to_the_log() {
+    let mut st = state();
+    let a = client(&mut st, b"a");
+    let given = give(&mut st, a, &file(1), 0).expect("a delegation");
+    assert!(st.note_holding(a).is_some());
+    st.holding_is_noted(a, u64::MAX);
+    st.grants_are_answered(5, a, [7; 16], 0);
+    let before = st.snapshot();
+    assert!(!goes_on(before.clone(), a, &given).0, "it reclaims");
+    let notes = st.settle(st.settle_due().expect("some time"));
+    // Their log loses them; the other one has the beginning of a snapshot.
+    let part = |st: &State<u32>| {
+        let most = PartMax { notes: 1, bytes: usize::MAX };
+        [&before[..], &st.snapshot_part(&mut st.begin_snapshot(None), most)].concat()
+    };
+    assert_eq!(goes_on(part(&st), a, &given), (true, false), "what must not be");
+    st.unwritten.begin(&notes);
+    assert_eq!(goes_on(part(&st), a, &given), (true, true));
+    st.unwritten.end(&notes);
+    assert!(st.unwritten.notes().is_empty());
 }

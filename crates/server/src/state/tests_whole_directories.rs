@@ -196,3 +196,77 @@ fn its_number_in_the_log_is_three() {
     let note = st.log_whole_directory(&given).expect("room").expect("a log");
     assert_eq!(Stamped::from_bytes(&note.to_bytes()), Some(note));
 }
+
+/// What a server knows that starts with these notes.
+fn restarted_with(log: &[Stamped]) -> State<u32> {
+    let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
+    next.restore(log.to_vec(), 0);
+    next
+}
+
+/// A request for one for writing may be lost with its note, after the log was told that the client holds nothing that it does not know
+/// (the simulation's seed 2270525).
+#[test]
+fn a_power_cut_that_takes_the_upgrade_leaves_the_ordinary_one_or_has_it_reclaimed() {
+    let (mut st, a, _) = two();
+    let dir = file(1);
+    let given = give(&mut st, a, &dir, Right::Names);
+    // It is answered on the word that its client holds something.
+    st.grants_are_answered(0, a, [7; 16], 0);
+    let mut log = st.snapshot();
+    log.extend(st.note_holding(a));
+    st.holding_is_noted(a, u64::MAX);
+    st.files.upgrade(a, &dir, by(2)).expect("an upgrade");
+    let lost = st.log_whole_directory(&given).expect("room").expect("a log");
+    let whole = |st: &State<u32>| (live(st), st.clients.get(a).map(|c| c.needs_reclaim));
+    assert_eq!(whole(&restarted_with(&log)), ([0; 3], Some(true)), "its client is told");
+    // A checkpoint has what the request has written.
+    assert!(st.snapshot().contains(&lost));
+    log.extend(st.settle(limits::GRANTS_SETTLE_MS));
+    assert_eq!(whole(&restarted_with(&log)), ([1, 1, 1], Some(false)), "it has all that it was told of");
+    log.push(lost);
+    assert_eq!(whole(&restarted_with(&log)), ([1, 1, 1], Some(false)));
+    // It is noted once more only if the log may not have it.
+    assert!(st.settle(1000).is_empty() && st.tick(1000).is_empty());
+    st.files.return_delegation(a, &dir, &given).expect("returned");
+    log.extend(st.tick(2000));
+    assert_eq!(whole(&restarted_with(&log)), ([0; 3], Some(false)));
+}
+
+/// The same where the request that the ordinary one was given to still runs: its reply waits for a note, too.
+#[test]
+fn a_reply_does_not_rest_on_the_note_of_a_later_request() {
+    let (mut st, a, _) = two();
+    let dir = file(1);
+    let given = give(&mut st, a, &dir, Right::Names);
+    let later = GivenTo { slot: 1, ..by(1) };
+    st.files.upgrade(a, &dir, later).expect("an upgrade");
+    st.log_whole_directory(&given).expect("room").expect("a log");
+    st.grants_are_answered(0, a, [7; 16], 0);
+    assert!(st.note_holding(a).is_some());
+    st.grants_are_answered(0, a, [7; 16], 1);
+    let notes = st.settle(limits::GRANTS_SETTLE_MS);
+    assert!(
+        matches!(&notes[..], [Stamped { note: Note::Delegation(d), .. }, Stamped { note: Note::Client(c), .. }]
+        if d.right == Right::ChangeNames && !c.holds)
+    );
+}
+
+/// An upgrade that is withdrawn leaves no trace: another client may be given an ordinary one, and both are there after a power cut.
+#[test]
+fn what_is_not_decided_is_not_in_the_log() {
+    let (mut st, a, b) = two();
+    let dir = file(1);
+    let of_a = give(&mut st, a, &dir, Right::Names);
+    let mut log = st.snapshot();
+    st.grants_are_answered(0, a, [7; 16], 0);
+    st.files.upgrade(a, &dir, by(2)).expect("an upgrade");
+    log.extend(st.settle(limits::GRANTS_SETTLE_MS));
+    log.extend(st.snapshot());
+    st.files.withdraw_upgrade(&of_a);
+    let of_b = give(&mut st, b, &dir, Right::Names);
+    log.extend(st.log_given(&of_b));
+    let next = restarted_with(&log);
+    assert_eq!(live(&next), [2, 2, 0]);
+    assert!(next.files.find(a, &of_a).is_ok() && next.files.find(b, &of_b).is_ok());
+}

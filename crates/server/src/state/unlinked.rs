@@ -199,7 +199,7 @@ impl<F> State<F> {
         let mut notes = Vec::new();
         for id in ids {
             match self.files.opens.get(&id).map(|o| o.delegation.as_ref().map(|d| d.logged)) {
-                Some(Some(None)) => notes.extend(self.log_delegation(id)),
+                Some(Some(None)) => notes.extend(self.note_delegation(id)),
                 Some(None) if self.files.preserved.logged(id).is_none() => notes.extend(self.log_open(id)),
                 _ => {}
             }

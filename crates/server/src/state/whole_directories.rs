@@ -4,6 +4,7 @@
 //!
 //! Invariant: while a client has one, nobody else has a delegation of the directory; and if there is a log, it has the note before the client hears of it.
 
+use super::bugs::{Bug, bug};
 use super::delegations::GivenTo;
 use super::ids::FileKey;
 use super::notes::{Right, Stamped};
@@ -31,6 +32,7 @@ impl<F> Files<F> {
         if let Some(d) = &mut open.delegation {
             // A recall is not to overtake this reply either.
             d.given_to = given_to;
+            d.undecided = true;
         }
         let stateid = Self::marked(open.mark, id, open.seqid);
         self.delegations.is_for_writing(client, true);
@@ -51,6 +53,9 @@ impl<F> Files<F> {
         {
             let client = open.client;
             open.set_right(Right::Names);
+            if let Some(d) = &mut open.delegation {
+                d.undecided = false;
+            }
             self.delegations.is_for_writing(client, false);
             self.delegations.counts.given_directory_write -= 1;
         }
@@ -61,10 +66,21 @@ impl<F> State<F> {
     /// Has one stand in the log before its request is answered.
     /// Errors: `WND4_RESOURCE`: the log has its fill of delegations.
     pub fn log_whole_directory(&mut self, stateid: &Stateid) -> Result<Option<Stamped>, u32> {
+        let id = number(stateid);
+        let of_it = self.files.opens.get(&id).and_then(|o| o.delegation.as_ref());
+        let upgraded = of_it.is_some_and(|d| d.undecided);
+        if self.bounds.delegations > 0 && !self.has_room_to_log(id) {
+            return Err(WND4_RESOURCE);
+        }
+        if let Some(d) = self.files.opens.get_mut(&id).and_then(|o| o.delegation.as_mut()) {
+            d.undecided = false;
+        }
         match self.bounds.delegations {
             // There is no log.
             0 => Ok(None),
-            _ => self.log_given(stateid).map(Some).ok_or(WND4_RESOURCE),
+            // Its client may know it already: this note does not settle it.
+            _ if upgraded && !bug(Bug::UpgradeSettles) => Ok(self.note_delegation(id)),
+            _ => Ok(self.log_given(stateid)),
         }
     }
 }

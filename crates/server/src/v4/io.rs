@@ -47,7 +47,13 @@ impl Context<'_> {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
             }
             if stateid == Stateid::ANONYMOUS || want == WRITE {
+                let before = self.gone.len();
                 self.clear_the_way(NfsStat::NFS4ERR_LOCKED, |st| st.files.check_anonymous(&file, want))?;
+                // What is written may outlast a crash that the note of its holder's end does not, and the holder would reclaim what it
+                // lost (RFC 8881 section 8.4.3, the first edge condition). So the log knows first.
+                if want == WRITE && self.gone.len() > before {
+                    return Err(NfsStat::NFS4ERR_DELAY.into());
+                }
             }
             return Ok(None);
         }

@@ -112,10 +112,23 @@ impl Drop for Lockd {
     }
 }
 
-/// A port that is free on all loopback addresses.
+/// A port that is free on all loopback addresses. It is below those that the kernel gives to sockets which name none, so
+/// that none of this test's own connections takes it before the port mapper does.
 pub async fn portmapper_port() -> u16 {
-    let probe = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.expect("a socket");
-    probe.local_addr().expect("an address").port()
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Programs that run at the same time begin at different places.
+    let begin = std::process::id().wrapping_mul(499);
+    for _ in 0..PORTS {
+        let n = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + n % PORTS).expect("below 65,536");
+        let all = (Ipv4Addr::UNSPECIFIED, port);
+        if TcpListener::bind(all).await.is_ok() && UdpSocket::bind(all).await.is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port from {FIRST} to {}", FIRST + PORTS);
 }
 
 impl Lockd {

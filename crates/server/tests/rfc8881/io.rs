@@ -222,3 +222,27 @@ async fn rfc8881_8_2_3_share_denial_and_io_without_an_open() {
     }
     assert_ok(&c.run(vec![put, read_op(Stateid::ANONYMOUS, 0, 1)]).await);
 }
+
+/// The first edge condition of RFC 8881 section 8.4.3: what is written against a share reservation whose lease is over may outlast a
+/// crash, so the log knows first that it has ended.
+#[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_8_4_3_nothing_is_written_before_the_log_knows_who_is_gone() {
+    let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
+    let mut holder = rig.client(b"holder").await;
+    let (fh, open) = holder.open("f", 3).await;
+    assert_ok(&holder.run(vec![ArgOp::Putfh(fh.clone()), write_op(open, 0, b"kept"), close_op(open)]).await);
+    holder.deny("f").await;
+    let mut rival = rig.client(b"rival").await;
+    let write = vec![ArgOp::Putfh(fh.clone()), write_op(Stateid::ANONYMOUS, 0, b"lost")];
+    assert_eq!(rival.status(write.clone()).await, NfsStat::NFS4ERR_LOCKED);
+    let silent = std::time::Instant::now();
+    while silent.elapsed() < std::time::Duration::from_millis(1500) {
+        rival.status_flags().await;
+    }
+    assert_eq!(rival.status(write.clone()).await, NfsStat::NFS4ERR_DELAY);
+    assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"kept");
+    assert_eq!(holder.sequence_status().await, NfsStat::NFS4ERR_BADSESSION);
+    assert_ok(&rival.run(write).await);
+    assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"lost");
+}

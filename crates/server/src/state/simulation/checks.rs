@@ -38,17 +38,16 @@ pub(super) fn holds(st: &State<u32>, m: &mut Model) {
     for o in f.opens.values() {
         *denying.entry(o.client).or_default() += usize::from(o.deny != 0);
     }
-    for l in f.locks.values() {
-        *unlogged.entry(l.client).or_default() += usize::from(l.logged.is_none());
+    for (id, l) in &f.locks {
+        let settled = l.logged.is_some() && !f.logged_locks.no_room.contains(id);
+        *unlogged.entry(l.client).or_default() += usize::from(!settled);
     }
     for (id, c) in &f.clients {
         expect("opens that deny something", c.denying, denying.get(id).copied().unwrap_or(0));
-        expect("locks that are not in the log", c.unlogged_locks, unlogged.get(id).copied().unwrap_or(0));
-        let of = f
-            .opens
-            .values()
-            .filter(|o| o.client == *id && o.delegation.as_ref().is_some_and(|d| d.logged.is_none()));
-        expect("delegations that are not in the log", f.delegations.unlogged_of(*id), of.count());
+        expect("locks that are not settled", c.unlogged_locks, unlogged.get(id).copied().unwrap_or(0));
+        let of =
+            f.opens.values().filter(|o| o.client == *id && o.delegation.as_ref().is_some_and(|d| !d.settled));
+        expect("delegations that are not settled", f.delegations.unsettled_of(*id), of.count());
     }
     for o in f.opens.values() {
         let live = st.clients.get(o.client).is_some() || st.hosts.get(o.client).is_some();

@@ -134,7 +134,8 @@ impl Model {
     /// `reads`: the request, if it only reads.
     pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share, reads: Option<u64>) {
         // An open that was entered beside this one's delegation denies nothing under that.
-        let delegated = self.of(by).any(|r| r.file == file && matches!(r.kind, Kind::Delegation { .. }));
+        let is_delegated = |r: &Right| r.by_delegation || matches!(r.kind, Kind::Delegation { .. });
+        let delegated = self.of(by).any(|r| r.file == file && is_delegated(r));
         for i in 0..self.rights.len() {
             let Some(right) = self.rights.get(i).filter(|r| !(r.beside && delegated)) else { continue };
             let denies = matches!(right.kind, Kind::Open { deny, .. } if deny & want != 0);
@@ -193,6 +194,9 @@ impl Model {
                 && new.at < old.at
             {
                 *access = *anew;
+                continue;
+            }
+            if known && sure && is_in_nobodys_way(&new, old) {
                 continue;
             }
             if known && sure {
@@ -279,6 +283,16 @@ impl Model {
             self.fails(format!("client {who} is told that all is well, but lost {right:?}"));
         }
     }
+}
+
+/// What the last instance did not know of an open is in nobody's way when it is reclaimed, until it is used: that instance may have given a share reservation beside
+/// it, whose holder has not heard of the restart yet. Its use waits until nobody may reclaim any more.
+fn is_in_nobodys_way(reclaimed: &Right, old: &Right) -> bool {
+    let of_former = old.stateid.other[..4] != reclaimed.stateid.other[..4];
+    let (Kind::Open { deny, .. }, Kind::Open { known, .. }) = (&old.kind, &reclaimed.kind) else {
+        return false;
+    };
+    reclaimed.reclaimed && of_former && *deny & *known == 0
 }
 
 fn same(a: &Right, b: &Right) -> bool {

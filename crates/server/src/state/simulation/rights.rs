@@ -60,10 +60,14 @@ pub(super) struct Right {
     pub(super) until: Option<Millis>,
     /// What the last instance knew of an open's access when it ended. What it did not know is in nobody's way when it is reclaimed, until it is used.
     pub(super) was_known: Share,
+    /// An open that denies nothing, and that its client has reclaimed.
+    pub(super) reclaimed: bool,
     /// When it was given, in the order in which the server executed requests.
     pub(super) at: u64,
     /// An open of a file that was made with it, entered beside a delegation that somebody was given in between.
     pub(super) beside: bool,
+    /// An open that its client was given by a delegation (CLAIM_DELEG_CUR_FH).
+    pub(super) by_delegation: bool,
 }
 
 impl Right {
@@ -80,8 +84,10 @@ impl Right {
             beside_an_open: false,
             until: None,
             was_known: 0,
+            reclaimed: false,
             at: 0,
             beside: false,
+            by_delegation: false,
         }
     }
 }
@@ -106,6 +112,10 @@ pub(super) fn excludes(a: &Right, b: &Right) -> bool {
         return false;
     }
     let same = a.who == b.who;
+    // What an open denies that was entered beside a delegation it does not deny to that one's holder.
+    if a.beside && b.by_delegation || b.beside && a.by_delegation {
+        return false;
+    }
     match (&a.kind, &b.kind) {
         (Kind::Delegation { write: x }, Kind::Delegation { write: y })
         | (Kind::Names { write: x }, Kind::Names { write: y }) => !same && (*x || *y),

@@ -8,6 +8,7 @@ use crate::state::delegations::Right as Given;
 use crate::state::locks::Locker;
 use crate::state::opens::{READ, Share, WRITE};
 use crate::state::ranges::Span;
+use crate::state::removals::Removals;
 use landfast_nfs::v4::{LockType, NfsStat, Stateid};
 
 impl Server {
@@ -261,7 +262,8 @@ impl Server {
                 }
             };
             w.notes.extend(self.st.removals.unsettled());
-            return done;
+            let waits = want == WRITE && Removals::among(&w.notes).next().is_some();
+            return if waits { done.and(Err(NfsStat::NFS4ERR_DELAY)) } else { done };
         }
         self.st.may_use_in_grace(self.now, client, &key(file), stateid, want)?;
         self.st.adopt(self.now, client, &key(file), stateid, want)?;

@@ -77,7 +77,8 @@ impl World<'_> {
             | Op::Reclaim { owner, access, deny, .. } => {
                 let reclaims = matches!(op, Op::Reclaim { .. });
                 if ok {
-                    self.opened(who, done, owner, access, deny);
+                    let by_delegation = matches!(op, Op::OpenFile { by: Some(_), .. });
+                    self.opened(who, done, owner, (access, deny), by_delegation);
                     self.m.figures.reclaimed += u64::from(reclaims);
                 } else if reclaims && !matches!(done.status, NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_DELAY)
                 {
@@ -227,7 +228,14 @@ impl World<'_> {
         self.p.all[who].denied.extend(before.filter(|old| old.other != new.other));
     }
 
-    pub(super) fn opened(&mut self, who: Who, done: &Done, owner: u8, access: Share, deny: Share) {
+    pub(super) fn opened(
+        &mut self,
+        who: Who,
+        done: &Done,
+        owner: u8,
+        (access, deny): (Share, Share),
+        mut by_delegation: bool,
+    ) {
         if let Some((stateid, write)) = done.delegation {
             self.m.figures.given += 1;
             let size = self.s.size(done.file);
@@ -245,7 +253,7 @@ impl World<'_> {
         let of_this_instance = done.stateid.other[..4] == (self.s.st.files.mark).to_be_bytes();
         let fresh = if of_this_instance { access } else { 0 };
         let (mut all, mut denies, mut knows, mut broken) = (access, deny, fresh, None);
-        let (mut beside, at) = (done.beside, done.at);
+        let (mut beside, mut reclaimed, at) = (done.beside, false, done.at);
         let before = self
             .m
             .of(who)
@@ -257,11 +265,13 @@ impl World<'_> {
                 (all, denies, knows) = (all | access, denies | deny, knows | known);
                 broken = before.broken;
                 beside |= before.beside;
+                by_delegation |= before.by_delegation;
             } else {
                 if before.reclaim {
                     broken = before.broken;
                     if deny == 0 {
                         knows &= before.was_known;
+                        reclaimed = true;
                     }
                 }
                 // The server does not know whose open it was that there are locks under: it is closed by its own stateid.
@@ -284,6 +294,13 @@ impl World<'_> {
             }
         }
         let kind = Kind::Open { owner, access: all, deny: denies, known: knows };
-        self.has(Right { broken, beside, at, ..Right::new(who, done.file, done.stateid, kind) });
+        self.has(Right {
+            broken,
+            beside,
+            by_delegation,
+            reclaimed,
+            at,
+            ..Right::new(who, done.file, done.stateid, kind)
+        });
     }
 }

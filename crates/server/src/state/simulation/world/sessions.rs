@@ -87,10 +87,10 @@ impl World<'_> {
             }
             let p = &mut self.p.all[who];
             p.connecting = None;
-            p.asked.clear();
             if p.asleep {
                 continue;
             }
+            p.asked.clear();
             (p.session, p.sequences) = (Some(session), [0; 2]);
             if p.id == id {
                 continue;

@@ -110,6 +110,11 @@ impl World<'_> {
         });
         let has_to_reclaim = |id: &u64| self.s.st.clients.get(*id).is_some_and(|c| c.needs_reclaim);
         let dead: Vec<bool> = self.m.ids.iter().map(has_to_reclaim).collect();
+        // NLM has no RECLAIM_COMPLETE: a host that reclaimed a part could reclaim the rest now (documented). It was refused when the
+        // grace period was over.
+        if !self.s.st.grace.may_reclaim(self.m.now) {
+            self.m.rights.retain(|r| !(r.reclaim && self.p.all[r.who].v3));
+        }
         self.s.restarts(&mut self.m, takes, in_order);
         let f = &self.s.st.files;
         let (locks, delegations) = (f.locks.len(), f.delegations.live());
