@@ -46,6 +46,7 @@ pub mod cred;
 mod error;
 pub mod fs;
 pub mod glob;
+mod here;
 pub mod limits;
 pub mod local;
 pub mod ops;

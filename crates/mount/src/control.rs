@@ -124,6 +124,14 @@ fn config(source: &str, options: &Options) -> fuser::Config {
     config
 }
 
+/// Tells the kernel that this process writes pages back (`PR_SET_IO_FLUSHER`, which needs CAP_SYS_RESOURCE): when it asks for memory, it is not
+/// made to wait for pages that it has to write itself. For threads that are started afterwards.
+pub fn writes_pages_back() {
+    if let Err(e) = rustix::process::configure_io_flusher_behavior(true) {
+        tracing::debug!("PR_SET_IO_FLUSHER: {e}");
+    }
+}
+
 fn promise(remote: &Remote, source: &str, at: &Path, options: &Options) -> String {
     let patience = match options.patience() {
         None => "waits for the server for ever".to_owned(),
@@ -149,7 +157,7 @@ impl Mounted {
         let Mounted { session, mount, runtime, .. } = self;
         let done = session.run();
         let failures = runtime.block_on(async {
-            mount.flush().await;
+            mount.end().await;
             let (mut failures, more) = mount.failures();
             if more > 0 {
                 failures.push(format!("and {more} more"));

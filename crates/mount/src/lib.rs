@@ -26,3 +26,4 @@ pub mod options;
 mod remote;
 #[cfg(test)]
 mod simulation;
+mod tasks;

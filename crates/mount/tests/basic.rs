@@ -136,6 +136,33 @@ fn a_file_that_is_removed_while_it_is_open_stays_until_its_close() {
     });
 }
 
+/// The kernel does not tell each last close: it drops what it has not told when a mount ends.
+#[test]
+fn a_file_that_was_removed_while_it_was_open_ends_with_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can end a mount that is in use");
+        return;
+    }
+    for version in VERSIONS {
+        eprintln!("version {version}");
+        let rig = Rig::new();
+        let at = rig.mount(version);
+        let mut f = File::create_new(at.join("f")).unwrap();
+        f.write_all(b"text").unwrap();
+        f.sync_all().unwrap();
+        fs::remove_file(at.join("f")).unwrap();
+        assert_eq!(fs::read_dir(rig.dest()).unwrap().count(), 1);
+        // It is in use, so it stays, but the kernel asks nothing any more.
+        rustix::mount::unmount(at.path(), rustix::mount::UnmountFlags::FORCE).unwrap_err();
+        drop(f);
+        assert_eq!(at.unmount(), Vec::<String>::new());
+        assert_eq!(fs::read_dir(rig.dest()).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn a_file_that_was_just_closed_is_removed_at_once() {
     each_version(|_, at, version| {

@@ -190,6 +190,28 @@ fn fsync_of_a_file_makes_it_and_its_directories_stable_and_nothing_else_waits() 
 }
 
 #[test]
+fn what_is_appended_goes_behind_what_was_synced_whatever_was_renamed_in_between() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::delegating();
+    let one = rig.mount_local(LOCAL);
+    let own = one.own_dir("own");
+    let mut f = OpenOptions::new().append(true).create_new(true).open(own.join("f")).unwrap();
+    f.write_all(b"0").unwrap();
+    f.sync_all().unwrap();
+    fs::rename(own.join("f"), own.join("g")).unwrap();
+    f.write_all(b"A").unwrap();
+    f.sync_all().unwrap();
+    f.write_all(b"B").unwrap();
+    drop(f);
+    one.sync();
+    let there = rig.dest().join(own.file_name().unwrap());
+    assert_eq!(fs::read_to_string(there.join("g")).unwrap(), "0AB");
+    assert_eq!(one.unmount(), Vec::<String>::new());
+}
+
+#[test]
 fn what_is_old_is_sent_by_itself_and_unmounting_sends_the_rest() {
     if !can_mount() {
         return;

@@ -54,6 +54,30 @@ fn a_lock_at_one_mount_excludes_the_other() {
 }
 
 #[test]
+fn who_has_closed_a_file_is_no_lock_owner_of_it_any_more() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new();
+    for version in ["4.1", "4.2"] {
+        let (one, two) = (rig.mount(version), rig.mount(version));
+        fs::write(one.join("f"), "0").unwrap();
+        let [a, b, c] = [(); 3].map(|()| open(&one.join("f")));
+        fcntl_lock(&a, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let none = one.rpcs(|| ());
+        let gives_up = one.rpcs(|| drop(a));
+        assert!(gives_up > none, "version {version}: LOCKU");
+        assert_eq!(one.rpcs(|| drop(b)), none, "version {version}: nothing is left to be given up");
+        // The server takes it for a new one, and so does the mount.
+        fcntl_lock(&c, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let other = open(&two.join("f"));
+        assert_eq!(fcntl_lock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
+        drop(c);
+        fcntl_lock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+}
+
+#[test]
 fn what_one_writes_under_a_lock_the_next_reads_under_it() {
     if !can_mount() {
         return;

@@ -6,6 +6,7 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, ResBody, Stateid};
 
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
+use super::together::together;
 use crate::compound::{OpError, Results, values};
 
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Getattrs {
     pub(super) mask: Bitmap,
     pub(super) follow: bool,
 }
+
+together!(Getattrs);
 
 impl Action for Getattrs {
     type Out = (FileHandle, AttrValues);
@@ -45,6 +48,8 @@ pub(super) struct Setattrs {
     pub(super) attrs: Fattr,
 }
 
+together!(Setattrs);
+
 impl Action for Setattrs {
     type Out = ();
 
@@ -73,6 +78,8 @@ impl Action for Setattrs {
 #[derive(Debug)]
 pub(super) struct Readlink;
 
+together!(Readlink);
+
 impl Action for Readlink {
     type Out = Bytes;
 
@@ -97,6 +104,8 @@ impl Action for Readlink {
 pub(super) struct Access {
     pub(super) rights: u32,
 }
+
+together!(Access);
 
 impl Action for Access {
     type Out = u32;

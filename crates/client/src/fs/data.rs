@@ -11,6 +11,7 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, StableHow, Stat
 
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::outcome::Failure;
+use super::together::together;
 use crate::compound::{OpError, Results};
 use crate::limits::{READ_BYTES, READ_BYTES_MIN, READ_FIRST_BYTES, REWRITES_MAX};
 
@@ -42,6 +43,8 @@ impl Read {
         Read { offset, left: Some(count), page, ..Read::whole() }
     }
 }
+
+together!(Read);
 
 impl Action for Read {
     type Out = Bytes;
@@ -279,6 +282,8 @@ impl Write {
         self.open.as_ref().map_or(Stateid::ANONYMOUS, |(_, stateid)| *stateid)
     }
 }
+
+together!(Write);
 
 impl Action for Write {
     type Out = FileHandle;

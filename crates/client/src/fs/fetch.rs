@@ -9,6 +9,7 @@ use super::action::{Action, Answer, Budget, Wants};
 use super::data::Read;
 use super::item::Item;
 use super::meta::Meta;
+use super::together::together;
 use super::{Nfs, Outcome};
 use crate::compound::{OpError, Results, values};
 use crate::limits::{LISTXATTRS_BYTES, READ_BYTES, READ_BYTES_MIN, XATTR_BYTES_MAX, XATTRS_MAX};
@@ -163,6 +164,8 @@ impl Fetch {
         Ok(self.next())
     }
 }
+
+together!(Fetch);
 
 impl Action for Fetch {
     type Out = Fetched;

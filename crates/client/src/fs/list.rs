@@ -10,6 +10,7 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, Verifier};
 
 use super::action::{Action, Answer, Budget, Wants};
 use super::meta::{Entry, LISTED, LOOKED};
+use super::together::together;
 use crate::compound::{OpError, Results, values};
 use crate::limits::{LISTING_RESTARTS_MAX, READDIR_BYTES, READDIR_FIRST_BYTES};
 use crate::overflow::{Key, Keys};
@@ -94,6 +95,8 @@ impl List {
         List { most, cookie, verifier, page, given, again, ..List::new(mask, false) }
     }
 }
+
+together!(List);
 
 impl Action for List {
     type Out = Listed;
@@ -194,6 +197,8 @@ pub(super) enum Page {
 pub(super) struct LookInto {
     pub(super) follow: bool,
 }
+
+together!(LookInto);
 
 impl Action for LookInto {
     type Out = (FileHandle, AttrValues, Option<FirstPage>);

@@ -31,7 +31,7 @@
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
 //! | `queue`, `ahead` | what is sent next, and how far listings run ahead (pure) |
-//! | `run`, `shared` | the loop around them; what all calls share |
+//! | `run`, `together`, `shared` | the loop around them, for each action; what all calls share |
 //! | `xattrs` | extended attributes, set and removed |
 //! | `writes` | files queued, and made stable together |
 
@@ -56,6 +56,7 @@ mod run;
 pub(crate) mod server_copy;
 mod shared;
 pub(crate) mod step;
+mod together;
 mod tree;
 pub(crate) mod untaken;
 mod writes;
@@ -73,6 +74,7 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType};
 use tokio::sync::{OnceCell, watch};
 
 use crate::compound::fattr;
+use crate::here::Here;
 use crate::limits::{REMOVED_AHEAD_MAX, WALKED_EARLY_MAX};
 use crate::ops;
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
@@ -94,6 +96,7 @@ pub(crate) use server_copy::CopyError;
 pub use server_copy::{Original, Reflink, ServerCopies};
 use shared::Shared;
 pub(crate) use step::StepError;
+use together::Together;
 pub use tree::{Listing, Removal, Start, ToRemove, WalkOptions};
 use tree::{Removals, Walk};
 use untaken::Untaken;
@@ -565,11 +568,7 @@ impl Nfs {
     }
 
     /// Runs items and returns their results in the same order.
-    async fn all<A: Action>(&self, items: impl IntoIterator<Item = Item<A>>) -> Vec<Outcome<A::Out>> {
-        let items: Vec<_> = items.into_iter().collect();
-        let mut outcomes: Vec<Option<Outcome<A::Out>>> = items.iter().map(|_| None).collect();
-        run::run(&self.shared, items, |n, _, outcome, _| outcomes[n] = Some(outcome)).await;
-        let missing = || Outcome::NotExecuted(SessionError::Ended.to_string());
-        outcomes.into_iter().map(|o| o.unwrap_or_else(missing)).collect()
+    fn all<A: Together>(&self, items: impl IntoIterator<Item = Item<A>>) -> Here<'_, Vec<Outcome<A::Out>>> {
+        A::all(&self.shared, items.into_iter().collect())
     }
 }

@@ -15,6 +15,7 @@ use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum};
 
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
+use super::together::together;
 use crate::compound::{OpError, Results, values};
 
 /// CREATE and GETFH: makes anything but a regular file.
@@ -29,6 +30,8 @@ pub(super) struct Make {
     /// A reply was lost.
     pub(super) lost: bool,
 }
+
+together!(Make);
 
 impl Action for Make {
     /// The new object; `None`: it existed.
@@ -103,6 +106,8 @@ pub(super) struct Remove {
     /// A reply was lost.
     pub(super) lost: bool,
 }
+
+together!(Remove);
 
 impl Action for Remove {
     /// Whether it existed.
@@ -181,6 +186,8 @@ pub(super) struct Rename {
     pub(super) from: Bytes,
 }
 
+together!(Rename);
+
 impl Action for Rename {
     type Out = ();
 
@@ -215,6 +222,8 @@ pub(super) struct Link {
     /// The name exists: the next round finds out whether it is that object's.
     exists: bool,
 }
+
+together!(Link);
 
 impl Action for Link {
     type Out = ();

@@ -8,6 +8,7 @@ use landfast_nfs::v4::{ArgOp, NfsStat, OpNum};
 
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::item::Item;
+use super::together::together;
 use super::{Nfs, Outcome, Xattr};
 use crate::compound::{OpError, Results};
 
@@ -26,6 +27,8 @@ fn bytes(op: &ArgOp) -> usize {
         _ => 32,
     }
 }
+
+together!(SetXattrs);
 
 impl Action for SetXattrs {
     type Out = ();

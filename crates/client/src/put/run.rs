@@ -13,6 +13,7 @@ use super::options::PutOptions;
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
 use super::start::start;
+use crate::here::Here;
 use crate::session::{Session, SessionOptions};
 use crate::url::NfsUrl;
 
@@ -53,7 +54,17 @@ pub async fn run_as(
 }
 
 /// As [`run`], over an existing session, into the directory `root`. The report counts all RPCs of the session.
-pub async fn run_in(
+pub fn run_in(
+    options: PutOptions,
+    session: &Session,
+    root: FileHandle,
+    source: Source,
+    progress: Arc<dyn Progress>,
+) -> Here<'_, Result<Report, FatalError>> {
+    Box::pin(put(options, session, root, source, progress))
+}
+
+async fn put(
     options: PutOptions,
     session: &Session,
     root: FileHandle,

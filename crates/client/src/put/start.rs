@@ -31,6 +31,7 @@ use super::options::{Early, PutOptions, Xattrs};
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
 use super::stop::unless_stopped;
+use crate::here::Here;
 use crate::limits;
 use crate::ops;
 use crate::session::{FirstRequest, Session, SessionError, SessionLimits, SessionOptions, Trailing};
@@ -78,7 +79,17 @@ enum SessionSource {
     Existing(Session),
 }
 
-async fn start_with(
+fn start_with(
+    options: PutOptions,
+    session_from: SessionSource,
+    source: Source,
+    path: &[Vec<u8>],
+    progress: Arc<dyn Progress>,
+) -> Here<'_, Result<Started, FatalError>> {
+    Box::pin(begin(options, session_from, source, path, progress))
+}
+
+async fn begin(
     options: PutOptions,
     session_from: SessionSource,
     source: Source,
@@ -198,7 +209,11 @@ impl Started {
     ///
     /// # Errors
     /// [`FatalError`] when nothing was extracted.
-    pub async fn go_on(self) -> Result<Report, FatalError> {
+    pub fn go_on(self) -> Here<'static, Result<Report, FatalError>> {
+        Box::pin(self.finish())
+    }
+
+    async fn finish(self) -> Result<Report, FatalError> {
         let Started { session, options, input, first, destination, progress, at } = self;
         let (mut report, fatal) = match destination {
             Err(e) => (Report::default(), Some(e)),

@@ -47,17 +47,40 @@ pub enum Bug {
     OrderLost,
     /// In a directory that is not this mount's own any more, changes are sent as if it still were.
     GuardLost,
+    /// `close` returns before anything is sent.
+    CloseEarly,
+    /// What the server has written counts as stable without a COMMIT.
+    CommitForgotten,
+}
+
+/// A bug that a program can have.
+#[derive(Debug, Clone, Copy)]
+pub struct InProgram {
+    pub name: &'static str,
+    pub bug: Bug,
+    /// What `landfast lab mount-cuts` is to cut ...
+    pub cut: &'static str,
+    /// ... with `close=local`; otherwise with `close=wait`.
+    pub local: bool,
+}
+
+impl InProgram {
+    const fn new(name: &'static str, bug: Bug, cut: &'static str, local: bool) -> InProgram {
+        InProgram { name, bug, cut, local }
+    }
 }
 
 impl Bug {
-    /// Those that a program can have: name, and what `landfast lab mount-cuts` is to cut.
-    pub const IN_PROGRAMS: [(&str, Bug, &str); 6] = [
-        ("fsync-local", Bug::FsyncLocal, "kill"),
-        ("flush-late", Bug::FlushLate, "kill"),
-        ("returned-early", Bug::ReturnedEarly, "look"),
-        ("content-late", Bug::ContentLate, "look"),
-        ("order-lost", Bug::OrderLost, "kill"),
-        ("guard-lost", Bug::GuardLost, "network"),
+    pub const IN_PROGRAMS: [InProgram; 8] = [
+        InProgram::new("fsync-local", Bug::FsyncLocal, "kill", true),
+        InProgram::new("flush-late", Bug::FlushLate, "kill", true),
+        InProgram::new("returned-early", Bug::ReturnedEarly, "look", true),
+        // Who looks waits until it is there, by the delegation: only a crash shows it.
+        InProgram::new("content-late", Bug::ContentLate, "kill", true),
+        InProgram::new("order-lost", Bug::OrderLost, "kill", true),
+        InProgram::new("guard-lost", Bug::GuardLost, "network", true),
+        InProgram::new("close-early", Bug::CloseEarly, "both", false),
+        InProgram::new("commit-forgotten", Bug::CommitForgotten, "server", false),
     ];
 
     /// Those that the simulation sees.
@@ -92,7 +115,7 @@ pub(crate) fn bug(bug: Bug) -> bool {
     static CHOSEN: OnceLock<Option<Bug>> = OnceLock::new();
     let chosen = || {
         let name = std::env::var("LANDFAST_MOUNT_BUG").ok()?;
-        Bug::IN_PROGRAMS.iter().find(|(n, ..)| *n == name).map(|(_, bug, _)| *bug)
+        Bug::IN_PROGRAMS.iter().find(|one| one.name == name).map(|one| one.bug)
     };
     *CHOSEN.get_or_init(chosen) == Some(bug)
 }

@@ -91,11 +91,18 @@ impl Content {
 
     /// The next piece to send: its number, offset and data. `None`: nothing waits that may be sent now.
     pub fn take(&mut self) -> Option<(u64, u64, Bytes)> {
+        self.take_before(u64::MAX)
+    }
+
+    /// The same of what begins before `end`.
+    pub fn take_before(&mut self, end: u64) -> Option<(u64, u64, Bytes)> {
         let in_flight = |at: u64, end: u64| {
             self.sent.values().any(|p| p.state == State::InFlight && p.offset < end && at < p.end())
         };
-        let offset =
-            self.waiting.iter().find(|(at, d)| !in_flight(*at, at + d.len() as u64)).map(|(at, _)| at)?;
+        let offset = {
+            let mut waiting = self.waiting.iter().take_while(|(at, _)| *at < end);
+            waiting.find(|(at, d)| !in_flight(*at, at + d.len() as u64)).map(|(at, _)| at)
+        }?;
         let data = Bytes::from(self.waiting.take(offset)?);
         let number = self.next;
         self.next += 1;
@@ -232,6 +239,16 @@ mod tests {
         content.write(9, b"j");
         content.shift(100);
         assert_eq!(content.copy(0, 200), [(103, Bytes::from_static(b"de")), (109, Bytes::from_static(b"j"))]);
+    }
+
+    #[test]
+    fn what_is_written_behind_an_end_waits() {
+        let mut content = Content::default();
+        content.write(0, b"ab");
+        content.write(5, b"cd");
+        assert_eq!(content.take_before(5), Some((0, 0, Bytes::from_static(b"ab"))));
+        assert_eq!(content.take_before(5), None);
+        assert_eq!(content.take(), Some((1, 5, Bytes::from_static(b"cd"))));
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{ChangeInfo, FileHandle, Stateid};
+use landfast_nfs::v4::{ChangeInfo, FileHandle, FileType, Stateid};
 
 use super::attrs::Attrs;
 use super::change::Known;
@@ -265,8 +265,11 @@ impl<F> Tree<F> {
     /// Takes attributes from a reply to a request sent at `asked`.
     pub fn learn(&mut self, ino: Ino, attrs: Attrs, asked: Time) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        if asked < node.floor || node.owed > 0 || node.asked.is_some_and(|at| at > asked) {
+        if asked < node.floor || node.asked.is_some_and(|at| at > asked) {
             return;
+        }
+        if node.owed > 0 {
+            return node.has_size(&attrs);
         }
         node.asked = Some(asked);
         let change = attrs.change;
@@ -274,7 +277,8 @@ impl<F> Tree<F> {
         self.seen(ino, change, asked);
     }
 
-    /// Takes attributes that a change of ours left behind, beside which there was no other. Replies to requests sent before `now` say nothing new.
+    /// Takes attributes that a change of ours left behind, beside which there was no other. Replies to requests sent before `now` say nothing
+    /// new. Of a file that is open, this and [`Tree::changed_since`] are for replies received under its turn: their size is the last.
     pub fn changed(&mut self, ino: Ino, attrs: Option<Attrs>, now: Time) {
         self.changed_since(now, ino, attrs, now);
     }
@@ -287,11 +291,33 @@ impl<F> Tree<F> {
         node.floor = now;
         match attrs {
             // What programs have changed since is behind it.
-            Some(attrs) if node.owed > 0 => node.attrs.change = attrs.change,
+            Some(attrs) if node.owed > 0 => {
+                node.attrs.change = attrs.change;
+                node.has_size(&attrs);
+            }
             None if node.owed > 0 => {}
             Some(attrs) => (node.attrs, node.asked) = (attrs, alone.then_some(now)),
             None => node.asked = None,
         }
+    }
+
+    /// The same of a change that leaves the data as it is and is not made under the file's turn. `alone`: nothing of ours has ended since it
+    /// was sent. If something has, that may have been a WRITE whose reply brought the size.
+    pub fn changed_beside_data(&mut self, alone: bool, ino: Ino, attrs: Option<Attrs>, now: Time) {
+        let Some(node) = self.nodes.get(&ino) else { return };
+        if alone || node.attrs.kind != FileType::Reg {
+            return self.changed(ino, attrs, now);
+        }
+        let size = node.attrs.size;
+        self.changed(ino, attrs.map(|attrs| Attrs { size, ..attrs }), now);
+        if let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.owed == 0) {
+            node.asked = None;
+        }
+    }
+
+    /// Whether nothing of ours has ended, and nothing more is owed, since a request was sent at `sent`.
+    pub fn is_alone_since(&self, ino: Ino, sent: Time) -> bool {
+        self.nodes.get(&ino).is_none_or(|node| node.floor < sent)
     }
 
     /// A reply shows a directory's change attribute.
@@ -621,6 +647,13 @@ impl<F> Tree<F> {
 }
 
 impl<F> Node<F> {
+    /// A reply told the size of a file. No change that waits here has one: what programs have written is in the file's own data.
+    fn has_size(&mut self, attrs: &Attrs) {
+        if self.attrs.kind == FileType::Reg && self.handle.is_some() {
+            self.attrs.size = attrs.size;
+        }
+    }
+
     fn new(handle: Option<FileHandle>, attrs: Attrs, asked: Time) -> Node<F> {
         Node {
             handle,

@@ -122,9 +122,7 @@ fn dirs(shared: &Shared) -> (BTreeSet<Ino>, u64) {
 /// The error of a change in a directory, or below it, that nobody was told of.
 pub(super) fn take_failure(shared: &Shared, top: Ino) -> Option<Errno> {
     let tree = shared.tree();
-    let mut failures = shared.lanes.failures.lock();
-    let below: Vec<Ino> = failures.keys().copied().filter(|dir| tree.is_below(*dir, top)).collect();
-    below.into_iter().filter_map(|dir| failures.remove(&dir)).last()
+    shared.lanes.take_failure(|dir| tree.is_below(dir, top))
 }
 
 pub(super) fn urge_all(shared: &Shared) {

@@ -24,6 +24,7 @@ use crate::limits::{
     PENDING_MAX, RETURNED_TOGETHER,
 };
 use crate::remote::{Caller, Delegation};
+use crate::tasks;
 
 /// What is looked after once in a while.
 pub(super) async fn look_after(shared: &Arc<Shared>) {
@@ -133,7 +134,7 @@ fn give_idle_back(shared: &Arc<Shared>, keep: usize) {
     };
     shared.lanes.given_back.fetch_add(idle.len() as u64, Ordering::Relaxed);
     let shared = shared.clone();
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         for some in idle.chunks(RETURNED_TOGETHER) {
             for (dir, ..) in some {
                 settle_dir(&shared, *dir).await;
@@ -157,7 +158,7 @@ fn give_idle_back(shared: &Arc<Shared>, keep: usize) {
 /// Returns a delegation once all that it covers is on the server.
 fn give_back(shared: &Arc<Shared>, dir: Ino, stateid: Stateid) {
     let shared = shared.clone();
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         if !bug(Bug::ReturnedEarly) {
             settle_dir(&shared, dir).await;
         }
@@ -197,7 +198,7 @@ pub(super) fn given(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, given
             tree.disown(dir);
             if let Some(handle) = handle {
                 let shared = shared.clone();
-                tokio::spawn(async move { shared.remote.return_delegations(&[(handle, stateid)]).await });
+                tasks::spawn(async move { shared.remote.return_delegations(&[(handle, stateid)]).await });
             }
             note_refusal(shared, dir, shared.now());
         }
@@ -353,6 +354,8 @@ async fn acquire_now(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
             None => return false,
         }
     };
+    // What waits since it was this mount's own before is sent while it is not: others may have come, so each change needs a look.
+    settle_dir(shared, dir).await;
     let now = shared.now();
     // New files that are held back would not be among the names.
     let _ = flush::make_held(shared, dir).await;

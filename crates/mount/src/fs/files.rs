@@ -22,6 +22,7 @@ use crate::core::tree::own::Entry;
 use crate::errno::Errno;
 use crate::limits::{FIRST_READ_BYTES, FIRST_READS_BYTES_MAX, HELD_FILES_MAX};
 use crate::remote::{Also, Caller, Doubt, NewFile};
+use crate::tasks;
 
 /// What open(2) and creat(2) give: the handle's number, and whether the kernel's pages are still those of the file.
 pub(super) struct Opened {
@@ -232,6 +233,27 @@ pub(super) async fn create(
     Ok((attrs, ino, Opened { number, keep_pages: false }))
 }
 
+/// mknod(2) of a regular file: nothing is opened, and no close comes that would tell an error.
+pub(super) async fn make(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+    mode: u32,
+) -> Result<(Ino, Attrs), Errno> {
+    let (attrs, ino, opened) = create(shared, who, dir, name, mode, libc::O_EXCL).await?;
+    let done = match shared.handle(opened.number) {
+        Ok(handle) => flush(shared, &handle).await,
+        Err(e) => Err(e),
+    };
+    give_back(shared, opened.number);
+    if let Err(e) = done {
+        shared.tree().forget(ino, 1);
+        return Err(e);
+    }
+    Ok((ino, attrs))
+}
+
 /// creat(2) of a name that somebody has taken meanwhile.
 async fn existing(
     shared: &Arc<Shared>,
@@ -373,7 +395,19 @@ pub(super) fn is_flushed(handle: &Handle) -> Option<Result<(), Errno>> {
 pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
     changes::settle_below(shared, dir).await;
     let done = flush::make_held(shared, dir).await;
-    done.and(changes::take_failure(shared, dir).map_or(Ok(()), Err))
+    done.and(changes::take_failure(shared, dir).map_or(Ok(()), Err))?;
+    let tree = shared.tree();
+    // It could not be made. One that was removed before the server heard of it has nothing to be made stable.
+    let lost = tree.get(dir).is_none_or(|node| node.handle.is_none() && node.place.is_some());
+    if lost { Err(Errno::STALE) } else { Ok(()) }
+}
+
+/// Closes a handle, and does not wait for that.
+pub(super) fn give_back(shared: &Arc<Shared>, number: u64) {
+    if let Some(handle) = shared.take_handle(number) {
+        let shared = shared.clone();
+        tasks::spawn(async move { release(&shared, &handle).await });
+    }
 }
 
 /// The last close of an open file description, which [`Shared::take_handle`] has given.
@@ -416,6 +450,17 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         }
         shared.hidden.remove(dir, &name);
     }
+}
+
+/// Ends what is open, after the kernel's last request. It does not tell the last closes of a mount that it takes away.
+pub(super) async fn release_all(shared: &Arc<Shared>) {
+    for number in shared.open_handles() {
+        if let Some(handle) = shared.take_handle(number) {
+            release(shared, &handle).await;
+        }
+    }
+    // Closes that the kernel has told may not have ended.
+    shared.hidden.all_removed().await;
 }
 
 /// Whether the server has said that it has no such operation.

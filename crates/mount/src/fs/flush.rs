@@ -13,6 +13,7 @@ use super::changes;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
+use crate::core::bugs::{Bug, bug};
 use crate::core::file::Held;
 use crate::core::space::Needs;
 use crate::errno::Errno;
@@ -21,6 +22,7 @@ use crate::limits::{
     UNCOMMITTED_BYTES_MAX,
 };
 use crate::remote::{Also, Caller, Doubt, Fault, NewFile, patiently};
+use crate::tasks;
 
 /// How far a file's data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,7 @@ async fn send_now(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller
     let _turn = open.turn.lock().await;
     // Whoever closes the file first need not be allowed to write it.
     let who = &shared.writer(ino).unwrap_or_else(|| who.clone());
+    settle_sets(shared, ino, open).await;
     make(shared, ino, open, who).await;
     let left = open.state.lock().left.take();
     if let Some((set, written)) = left {
@@ -66,6 +69,20 @@ async fn send_now(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller
     if file.is_finished() {
         file.written = None;
         shared.is_clean(ino);
+    }
+}
+
+/// Has the server hear of attributes that were set before data was written: a time, or privileges that the data takes away. Whoever calls
+/// has the file's turn. A file whose creation has left data is not waited for: what waits for it waits for that data.
+async fn settle_sets(shared: &Arc<Shared>, ino: Ino, open: &Open) {
+    let known = {
+        // With it locked no creation ends.
+        let _tree = shared.tree();
+        let file = open.state.lock();
+        file.held.is_none() && !file.content.is_empty() && !shared.lanes.is_unfinished(ino)
+    };
+    if known {
+        changes::settle_node(shared, ino).await;
     }
 }
 
@@ -154,7 +171,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
                     // The kernel has what was written at the places that it was written at. Not waited for: it may hold one of these
                     // pages until the WRITE that waits for this is answered.
                     let kernel = shared.clone();
-                    tokio::spawn(async move { kernel.drop_pages(ino).await });
+                    tasks::spawn(async move { kernel.drop_pages(ino).await });
                     if !set.is_empty() {
                         finish(shared, ino, open, who, (&set, written)).await;
                     }
@@ -306,12 +323,14 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
     for _ in 0..=REWRITES_MAX {
         let mut under_way = JoinSet::new();
         let mut failed = None;
+        // A program that goes on writing behind it is not waited for.
+        let end = if all { open.state.lock().content.end() } else { u64::MAX };
         loop {
             while under_way.len() < PIECES_IN_FLIGHT && failed.is_none() {
                 let piece = {
                     let mut file = open.state.lock();
                     let enough = all || file.content.waiting_bytes() >= PIECE_BYTES as u64;
-                    if enough { file.content.take() } else { None }
+                    if enough { file.content.take_before(end) } else { None }
                 };
                 let Some((number, offset, data)) = piece else { break };
                 let (shared, handle, who) = (shared.clone(), handle.clone(), who.clone());
@@ -333,7 +352,7 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
                         }
                     }
                     let mut file = open.state.lock();
-                    file.content.written(number, verifier);
+                    file.content.written(number, verifier.filter(|_| !bug(Bug::CommitForgotten)));
                     shared.charge(&mut file);
                 }
                 Some(Ok((number, _, Err(e)))) => {
@@ -434,7 +453,7 @@ pub(super) async fn clean(shared: std::sync::Weak<Shared>) {
                 continue;
             }
             let shared = shared.clone();
-            tokio::spawn(async move {
+            tasks::spawn(async move {
                 send(&shared, ino, &open, &who, Until::Stable).await;
                 close_unused(&shared, ino);
             });

@@ -34,6 +34,7 @@ use crate::limits::{
 use crate::remote::{
     Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy, patiently,
 };
+use crate::tasks;
 
 /// Begins: callbacks, and sending. Without `close=local` there is nothing to do.
 pub(super) async fn start(shared: &Arc<Shared>) {
@@ -46,8 +47,8 @@ pub(super) async fn start(shared: &Arc<Shared>) {
     shared.lanes.restarts.store(standing.restarts, Ordering::Release);
     shared.lanes.session.store(standing.session, Ordering::Release);
     session.binds_back_channel().await;
-    tokio::spawn(hear(Arc::downgrade(shared), recalls));
-    tokio::spawn(run(Arc::downgrade(shared)));
+    tasks::spawn(hear(Arc::downgrade(shared), recalls));
+    tasks::spawn(run(Arc::downgrade(shared)));
 }
 
 async fn run(weak: Weak<Shared>) {
@@ -58,7 +59,7 @@ async fn run(weak: Weak<Shared>) {
         if now.saturating_sub(looked) >= BACK_CHANNEL_LOOKED_EACH {
             looked = now;
             let shared = shared.clone();
-            tokio::spawn(async move { look_after(&shared).await });
+            tasks::spawn(async move { look_after(&shared).await });
         }
         dispatch(&shared);
         drop(shared);
@@ -89,6 +90,7 @@ struct Batch {
     guarded: bool,
     /// When it is asked how much space there is.
     asked: Asked,
+    taken: Time,
 }
 
 /// Sends what is due.
@@ -110,7 +112,7 @@ fn dispatch(shared: &Arc<Shared>) {
         let Some(batch) = take(shared, dir) else { continue };
         lanes.in_flight.fetch_add(1, Ordering::AcqRel);
         let shared = shared.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             patiently(send(&shared, batch)).await;
             shared.lanes.in_flight.fetch_sub(1, Ordering::AcqRel);
             shared.lanes.changed.notify_waiters();
@@ -135,7 +137,12 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     let guarded = shared_with_others || pending.is_damaged(dir);
     let unfinished = shared.lanes.unfinished();
     let all = pending.len() >= PENDING_MAX;
+    let mut made: HashSet<Bytes> = HashSet::new();
     let changes = pending.take(dir, |change, urgent| {
+        if change.what.gives().is_some_and(|name| made.contains(name)) {
+            // If the reply is lost, what has the name is what this batch has made, and nothing that has come behind it.
+            return false;
+        }
         if unfinished.contains_key(&change.node) {
             // Its data comes before its new name, and before its times.
             return false;
@@ -189,6 +196,9 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
         if file.is_none() && !room.take(text_of(&step), 0) {
             return false;
         }
+        if change.what.makes() {
+            made.extend(change.what.gives().cloned());
+        }
         steps.push(step);
         files.push(file);
         true
@@ -197,7 +207,7 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     drop(pending);
     drop(tree);
     let who = changes.first()?.who.clone();
-    Some(Batch { dir, handle, who, changes, steps, files, guarded, asked })
+    Some(Batch { dir, handle, who, changes, steps, files, guarded, asked, taken: now })
 }
 
 /// Bytes of names and texts.
@@ -285,7 +295,12 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
     for (step, change) in batch.steps.iter().zip(&batch.changes) {
         let owned = sure && is_surely_own(shared, batch.dir) || bug(Bug::GuardLost);
         match one(shared, batch, (step, change), owned, &new).await {
-            Ok(done) => {
+            Ok(mut done) => {
+                // What the server has executed in part is finished before the file gets another name, or is removed. The changes behind it
+                // may have been executed as well: they stay in doubt, and so are not left to another batch.
+                if let StepDone::File(made) = &mut done {
+                    shared.remote.complete(&batch.who, made).await;
+                }
                 new.extend(done.handle().map(|handle| (change.node, handle.clone())));
                 sent.done.push(done);
             }
@@ -377,7 +392,7 @@ async fn named(shared: &Shared, batch: &Batch, name: &Bytes) -> Result<Option<Fi
 
 /// Takes what has become of a batch.
 async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent, kept: Option<(usize, Bytes)>) {
-    let Batch { dir, who, changes, files, asked, .. } = batch;
+    let Batch { dir, who, changes, files, asked, taken, .. } = batch;
     let (count, now) = (sent.done.len(), shared.now());
     let busy = sent.failed.is_some_and(|e| e.status().is_some_and(is_busy));
     let failed = sent.failed.filter(|_| !busy);
@@ -391,8 +406,9 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent, kept: Option
             }
             // It stays until all is noted.
             tree.pin(change.node);
+            let alone = tree.is_alone_since(change.node, taken);
             tree.pay(change.node, now);
-            done_one(shared, &mut tree, (change, &who), done, file, &mut unfinished);
+            done_one(shared, &mut tree, (change, &who, alone), done, file, &mut unfinished);
             change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
             tree.unpin(change.node);
             tree.pay(change.dir, now);
@@ -430,7 +446,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent, kept: Option
     shared.lanes.changed.notify_waiters();
     for (ino, open) in unfinished {
         let (shared, who) = (shared.clone(), who.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             flush::send(&shared, ino, &open, &who, Until::Stable).await;
             finished(&shared, dir, ino, &open);
         });
@@ -463,7 +479,7 @@ fn finished(shared: &Arc<Shared>, dir: Ino, ino: Ino, open: &Open) {
 fn done_one(
     shared: &Arc<Shared>,
     tree: &mut Tree<Open>,
-    (change, who): (&Change<Caller>, &Caller),
+    (change, who, alone): (&Change<Caller>, &Caller, bool),
     done: StepDone,
     file: Option<FileSent>,
     unfinished: &mut Vec<(Ino, Arc<Open>)>,
@@ -487,14 +503,14 @@ fn done_one(
             state.left = (!made.unset.is_empty()).then_some((made.unset, written));
             shared.charge(&mut state);
             let (clean, closed) = (state.is_finished(), state.opens == 0);
-            let left = state.left.is_some() || !made.unwritten.is_empty();
             drop(state);
             if clean {
                 shared.is_clean(ino);
                 if closed && let Some(node) = tree.get_mut(ino) {
                     node.file = None;
                 }
-            } else if closed || left {
+            } else {
+                // Also what was written meanwhile comes before later names, and is below its directory.
                 unfinished.push((ino, open));
             }
         }
@@ -524,7 +540,7 @@ fn done_one(
                 let same = node.pages == Some(node.attrs.change);
                 node.pages = same.then_some(attrs.change);
             }
-            tree.changed(ino, attrs, now);
+            tree.changed_beside_data(alone, ino, attrs, now);
         }
     }
 }
@@ -599,5 +615,9 @@ fn abandon(shared: &Shared, tree: &mut Tree<Open>, dir: Ino, e: Errno) {
         }
     }
     gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
-    dirs.into_iter().for_each(|dir| tree.disown(dir));
+    for dir in dirs {
+        tree.disown(dir);
+        // A program may sync it by a descriptor of its own.
+        shared.lanes.failed(dir, e);
+    }
 }

@@ -13,6 +13,7 @@ use crate::core::Ino;
 use crate::core::attrs::Attrs;
 use crate::errno::Errno;
 use crate::remote::Room;
+use crate::tasks::Work;
 
 impl Mount {
     /// Does something that waits for the server, and answers. A caller who is killed meanwhile gets EINTR, so that it can end; the work
@@ -24,21 +25,29 @@ impl Mount {
         A: FnOnce(Result<T, Errno>) + Send + 'static,
     {
         let (shared, pid) = (self.shared.clone(), req.pid());
-        self.spawn(async move {
-            let mut work = tokio::spawn(work);
-            let killed = tokio::select! {
-                biased;
-                done = &mut work => {
-                    answer(done.unwrap_or(Err(Errno::IO)));
-                    return;
-                }
-                () = callers::killed(pid) => answer,
-            };
-            killed(Err(Errno(libc::EINTR)));
-            if let Ok(Ok(given)) = work.await {
-                given.give_back(&shared);
-            }
-        });
+        self.spawn(answered(shared, pid, Box::pin(work), Box::new(answer)));
+    }
+}
+
+/// One for each type of answer, whatever work it comes from.
+async fn answered<T: Given>(
+    shared: Arc<Shared>,
+    pid: u32,
+    work: Work<Result<T, Errno>>,
+    answer: Box<dyn FnOnce(Result<T, Errno>) + Send>,
+) {
+    let mut work = tokio::spawn(work);
+    let killed = tokio::select! {
+        biased;
+        done = &mut work => {
+            answer(done.unwrap_or(Err(Errno::IO)));
+            return;
+        }
+        () = callers::killed(pid) => answer,
+    };
+    killed(Err(Errno(libc::EINTR)));
+    if let Ok(Ok(given)) = work.await {
+        given.give_back(&shared);
     }
 }
 
@@ -71,10 +80,7 @@ impl Given for Option<(Ino, Attrs)> {
 
 impl Given for Opened {
     fn give_back(self, shared: &Arc<Shared>) {
-        if let Some(handle) = shared.take_handle(self.number) {
-            let shared = shared.clone();
-            tokio::spawn(async move { files::release(&shared, &handle).await });
-        }
+        files::give_back(shared, self.number);
     }
 }
 

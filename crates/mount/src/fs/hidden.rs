@@ -53,11 +53,20 @@ impl<T: Removed> HiddenNames<T> {
 
     /// Waits until the directory has no hidden name of a file that nobody has open any more. Returns whether it had any.
     pub(super) async fn removed(&self, dir: Ino) -> bool {
+        self.removed_where(|at| at == dir).await
+    }
+
+    /// As [`HiddenNames::removed`], of all directories.
+    pub(super) async fn all_removed(&self) -> bool {
+        self.removed_where(|_| true).await
+    }
+
+    async fn removed_where(&self, dir: impl Fn(Ino) -> bool) -> bool {
         let mut waited = false;
         loop {
             let mut gone = std::pin::pin!(self.gone.notified());
             gone.as_mut().enable();
-            let closed = self.names.lock().iter().any(|hidden| hidden.dir == dir && hidden.file.is_closed());
+            let closed = self.names.lock().iter().any(|hidden| dir(hidden.dir) && hidden.file.is_closed());
             if !closed {
                 return waited;
             }
@@ -86,14 +95,17 @@ mod tests {
         names.add(1, Bytes::from_static(b".nfs0"), Arc::new(Closed(false)));
         names.add(2, name.clone(), Arc::new(Closed(true)));
         assert!(!names.removed(1).await, "it is open");
-        let waits = tokio::spawn({
-            let names = names.clone();
-            async move { names.removed(2).await }
-        });
+        let (here, everywhere) = (names.clone(), names.clone());
+        let waits = [
+            tokio::spawn(async move { here.removed(2).await }),
+            tokio::spawn(async move { everywhere.all_removed().await }),
+        ];
         tokio::task::yield_now().await;
-        assert!(!waits.is_finished());
+        assert!(!waits.iter().any(tokio::task::JoinHandle::is_finished));
         names.remove(2, &name);
-        assert!(waits.await.unwrap());
-        assert!(!names.removed(2).await);
+        for waits in waits {
+            assert!(waits.await.unwrap());
+        }
+        assert!(!names.removed(2).await && !names.all_removed().await);
     }
 }

@@ -18,6 +18,7 @@ use crate::core::file::Next;
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::remote::{Caller, Remote};
+use crate::tasks;
 
 /// A mount and the kernel above it.
 #[derive(Clone)]
@@ -36,7 +37,7 @@ impl Kernel {
     ) -> Kernel {
         let who = remote.own().clone();
         let shared = Arc::new(Shared::new(remote, options, Runtime::current(), root, unique));
-        tokio::spawn(flush::clean(Arc::downgrade(&shared)));
+        tasks::spawn(flush::clean(Arc::downgrade(&shared)));
         flusher::start(&shared).await;
         Kernel { shared, who }
     }
@@ -132,6 +133,11 @@ impl Kernel {
         Ok((ino, number))
     }
 
+    /// mknod(2) of a regular file.
+    pub(crate) async fn mknod(&self, dir: Ino, name: &Bytes, mode: u32) -> Result<(Ino, Attrs), Errno> {
+        files::make(&self.shared, &self.who, dir, name, mode).await
+    }
+
     pub(crate) async fn open(&self, ino: Ino) -> Result<u64, Errno> {
         files::open(&self.shared, &self.who, ino, libc::O_RDWR).await.map(|opened| opened.number)
     }
@@ -153,7 +159,7 @@ impl Kernel {
                 let until = if next == Next::Make { Until::Made } else { Until::Pieces };
                 let shared = self.shared.clone();
                 if handle.open.turn.try_lock().is_ok() {
-                    tokio::spawn(async move {
+                    tasks::spawn(async move {
                         flush::send(&shared, handle.ino, &handle.open, &handle.who, until).await;
                     });
                 }
@@ -170,10 +176,7 @@ impl Kernel {
             Some(done) => done,
             None => files::flush(&self.shared, &handle).await,
         };
-        if let Some(handle) = self.shared.take_handle(fh) {
-            let shared = self.shared.clone();
-            tokio::spawn(async move { files::release(&shared, &handle).await });
-        }
+        files::give_back(&self.shared, fh);
         done
     }
 

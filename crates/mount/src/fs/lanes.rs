@@ -26,7 +26,7 @@ pub(super) struct Lanes {
     /// Files that were made and whose data is still being written, and their directories. Behind `pending` in the order of locks.
     unfinished: Mutex<HashMap<Ino, Ino>>,
     /// Files whose data was lost behind their creation, and why.
-    lost: Mutex<HashMap<Ino, Errno>>,
+    lost: Mutex<Kept>,
     /// The session in which all delegations were found good.
     pub(super) session: AtomicU64,
     /// The server's restarts before which that was ([`landfast_client::Standing::restarts`]).
@@ -50,7 +50,25 @@ pub(super) struct Lanes {
     /// Delegations that were returned since the server asked for some.
     pub(super) given_back: AtomicU64,
     /// Directories in which changes have failed that nobody was told of.
-    pub(super) failures: Mutex<BTreeMap<Ino, Errno>>,
+    failures: Mutex<Kept>,
+}
+
+/// Errors of objects, until they are told.
+#[derive(Default)]
+struct Kept {
+    of: BTreeMap<Ino, Errno>,
+    /// One for which there was no room. It may be anybody's, so all who ask are told, until `landfast sync` has named what failed.
+    more: Option<Errno>,
+}
+
+impl Kept {
+    fn add(&mut self, ino: Ino, e: Errno) {
+        if self.of.len() < FAILURES_KEPT || self.of.contains_key(&ino) {
+            self.of.entry(ino).or_insert(e);
+        } else {
+            self.more.get_or_insert(e);
+        }
+    }
 }
 
 impl Lanes {
@@ -68,15 +86,13 @@ impl Lanes {
 
     /// The data of a closed file is lost.
     pub(super) fn lose(&self, ino: Ino, e: Errno) {
-        let mut lost = self.lost.lock();
-        if lost.len() < FAILURES_KEPT {
-            lost.insert(ino, e);
-        }
+        self.lost.lock().add(ino, e);
     }
 
     /// Why the data of a closed file was lost. It is told once, to who gives it another name: what has that name may be the better one.
     pub(super) fn take_lost(&self, ino: Ino) -> Option<Errno> {
-        self.lost.lock().remove(&ino)
+        let mut lost = self.lost.lock();
+        lost.of.remove(&ino).or(lost.more)
     }
 
     /// Whether one more change may wait.
@@ -107,9 +123,43 @@ impl Lanes {
     }
 
     pub(super) fn failed(&self, dir: Ino, e: Errno) {
+        self.failures.lock().add(dir, e);
+    }
+
+    /// The error of a change in one of the directories for which `is_asked`, that nobody was told of.
+    pub(super) fn take_failure(&self, is_asked: impl Fn(Ino) -> bool) -> Option<Errno> {
         let mut failures = self.failures.lock();
-        if failures.len() < FAILURES_KEPT {
-            failures.entry(dir).or_insert(e);
+        let asked: Vec<Ino> = failures.of.keys().copied().filter(|dir| is_asked(*dir)).collect();
+        let found = asked.into_iter().filter_map(|dir| failures.of.remove(&dir)).last();
+        found.or(failures.more)
+    }
+
+    /// `landfast sync` names all that failed.
+    pub(super) fn are_named(&self) {
+        self.lost.lock().more = None;
+        self.failures.lock().more = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_for_which_there_is_no_room_are_told_to_all_until_they_are_named() {
+        let lanes = Lanes::default();
+        let most = FAILURES_KEPT as Ino;
+        for ino in 0..=most {
+            lanes.failed(ino, Errno::EXIST);
+            lanes.lose(ino, Errno::IO);
         }
+        assert_eq!(lanes.take_failure(|dir| dir == 1), Some(Errno::EXIST));
+        for _ in 0..2 {
+            assert_eq!(lanes.take_failure(|dir| dir == most), Some(Errno::EXIST));
+            assert_eq!(lanes.take_lost(most), Some(Errno::IO));
+        }
+        lanes.are_named();
+        assert_eq!((lanes.take_failure(|dir| dir == most), lanes.take_lost(most)), (None, None));
+        assert_eq!(lanes.take_lost(2), Some(Errno::IO));
     }
 }

@@ -87,7 +87,7 @@ pub(super) async fn set(
     waits: Option<u32>,
 ) -> Result<(), Errno> {
     if wanted.kind == libc::F_UNLCK {
-        return unlock(shared, handle, wanted).await;
+        return unlock(shared, handle, wanted, false).await;
     }
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Made).await;
     if let Some(e) = handle.open.state.lock().dead {
@@ -114,7 +114,7 @@ pub(super) async fn set(
     }
     // The server may have been away for longer than the process lived: nobody would give the lock up.
     if waits.is_some_and(callers::is_gone) {
-        unlock(shared, handle, Wanted { kind: libc::F_UNLCK, ..wanted }).await?;
+        unlock(shared, handle, Wanted { kind: libc::F_UNLCK, ..wanted }, false).await?;
         return Err(Errno(libc::EINTR));
     }
     // What others wrote before they gave it up is to be seen.
@@ -255,7 +255,8 @@ async fn lock_once(
     Ok(())
 }
 
-async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted) -> Result<(), Errno> {
+/// `ends`: the owner has closed the file. Where the server can forget it before the file's last close, both do.
+async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted, ends: bool) -> Result<(), Errno> {
     if !handle.open.locks.lock().await.owners.contains_key(&wanted.owner) {
         return Ok(());
     }
@@ -264,7 +265,12 @@ async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted) -> Result
     let file = shared.server_handle(handle.ino)?;
     let mut locks = handle.open.locks.lock().await;
     let Some(Owner { stateid, attempt }) = locks.owners.get(&wanted.owner).copied() else { return Ok(()) };
-    match shared.remote.unlock(&handle.who, &file, stateid, wanted.range()).await {
+    let ends = ends && shared.remote.frees_lock_owners();
+    match shared.remote.unlock(&handle.who, &file, stateid, wanted.range(), ends).await {
+        Ok(_) if ends => {
+            locks.owners.remove(&wanted.owner);
+            Ok(())
+        }
         Ok(stateid) => {
             locks.owners.insert(wanted.owner, Owner { stateid, attempt });
             Ok(())
@@ -280,7 +286,7 @@ async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted) -> Result
 /// close(2) of any descriptor gives up all locks that its process has on the file (fcntl(2)).
 pub(super) async fn closed(shared: &Arc<Shared>, handle: &Handle, owner: u64) {
     let all = Wanted { owner, start: 0, end: i64::MAX as u64, kind: libc::F_UNLCK };
-    if let Err(e) = unlock(shared, handle, all).await {
+    if let Err(e) = unlock(shared, handle, all, true).await {
         tracing::debug!("LOCKU at close: {e}");
     }
 }
@@ -292,7 +298,7 @@ pub(super) async fn end(shared: &Arc<Shared>, handle: &Handle) {
     // The server refuses to close what has locks.
     let whole = LockRange { offset: 0, length: u64::MAX };
     for lock in open.owners.into_values() {
-        if let Err(e) = shared.remote.unlock(&handle.who, &file, lock.stateid, whole).await {
+        if let Err(e) = shared.remote.unlock(&handle.who, &file, lock.stateid, whole, false).await {
             tracing::debug!("LOCKU: {e:?}");
         }
     }

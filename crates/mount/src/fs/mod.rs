@@ -69,6 +69,7 @@ use tokio::runtime::Handle as Runtime;
 use crate::core::attrs::Attrs;
 use crate::options::Options;
 use crate::remote::Remote;
+use crate::tasks;
 use shared::Shared;
 
 /// The filesystem. Clones are the same one.
@@ -89,8 +90,8 @@ impl Mount {
         unique: u64,
     ) -> Mount {
         let shared = Arc::new(Shared::new(remote, options, runtime, root, unique));
-        shared.runtime.spawn(flush::clean(Arc::downgrade(&shared)));
-        shared.runtime.spawn(surplus::give_back(Arc::downgrade(&shared)));
+        tasks::spawn_on(&shared.runtime, flush::clean(Arc::downgrade(&shared)));
+        tasks::spawn_on(&shared.runtime, surplus::give_back(Arc::downgrade(&shared)));
         shared.runtime.block_on(flusher::start(&shared));
         Mount { shared, dirs: Arc::default() }
     }
@@ -100,9 +101,10 @@ impl Mount {
         let _ = self.shared.notifier.set(notifier);
     }
 
-    /// Makes everything stable.
-    pub(crate) async fn flush(&self) {
+    /// After the kernel's last request: makes everything stable, and closes what is open. A file that was removed while it was open goes.
+    pub(crate) async fn end(&self) {
         flush::send_all(&self.shared).await;
+        files::release_all(&self.shared).await;
     }
 
     /// Paths whose data was lost and that nobody has asked for.
@@ -117,6 +119,6 @@ impl Mount {
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(&self, work: F) {
-        self.shared.runtime.spawn(work);
+        tasks::spawn_on(&self.shared.runtime, work);
     }
 }

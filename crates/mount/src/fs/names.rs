@@ -196,11 +196,15 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
 }
 
 /// The node of a name, with its file made on the server if it was held back.
-async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
+///
+/// # Errors
+/// It could not be made: the name is not that of the program's file, but nobody's or somebody else's.
+async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Result<Option<Ino>, Errno> {
     let (ino, open) = {
         let tree = shared.tree();
-        let ino = tree.named_node(dir, name)?;
-        (ino, tree.get(ino)?.file.clone())
+        let Some(ino) = tree.named_node(dir, name) else { return Ok(None) };
+        let Some(node) = tree.get(ino) else { return Ok(None) };
+        (ino, node.file.clone())
     };
     if let Some(open) = open {
         let held = open.state.lock().held.is_some();
@@ -208,8 +212,11 @@ async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
             let who = shared.remote.own().clone();
             flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or(who), Until::Made).await;
         }
+        if let Some(e) = open.state.lock().dead {
+            return Err(e);
+        }
     }
-    Some(ino)
+    Ok(Some(ino))
 }
 
 /// Has the server have all data of a file whose creation was not all of it, before it gets another name (`close=local`).
@@ -310,7 +317,7 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
     if let Some(done) = here(shared, who, dir, &[name], remove_here).await? {
         return Ok(done);
     }
-    if let Some(ino) = known(shared, dir, name).await
+    if let Some(ino) = known(shared, dir, name).await?
         && is_open(shared, ino).await
         && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
     {
@@ -372,11 +379,11 @@ pub(super) async fn rename(
             changes::settle_dir(shared, dir).await;
         }
     }
-    let source = known(shared, from, oldname).await;
+    let source = known(shared, from, oldname).await?;
     if let Some(source) = source {
         finish(shared, who, source).await?;
     }
-    let target = known(shared, to, newname).await;
+    let target = known(shared, to, newname).await?;
     if let Some(target) = target {
         changes::settle_dir(shared, target).await;
     }
@@ -475,7 +482,7 @@ pub(super) async fn link(
     changes::settle_node(shared, ino).await;
     delegations::prepare(shared, who, dir).await?;
     changes::settle_dir(shared, dir).await;
-    known(shared, dir, name).await;
+    known(shared, dir, name).await?;
     shared.tree().is_shared_now(ino);
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
     let sent = shared.now();
@@ -490,7 +497,8 @@ pub(super) async fn link(
         let same = node.pages == Some(node.attrs.change);
         node.pages = same.then_some(attrs.change);
     }
-    tree.changed_since(sent, ino, Some(attrs.clone()), now);
+    let alone = tree.is_alone_since(ino, sent);
+    tree.changed_beside_data(alone, ino, Some(attrs.clone()), now);
     tree.named(dir, name, Some(ino));
     tree.refer(ino);
     Ok(shared.seen_by_programs(&tree, ino, attrs))

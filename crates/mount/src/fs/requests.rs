@@ -17,10 +17,10 @@ use landfast_nfs::v4::SpecData;
 use landfast_nfs::v4::args::CreateType;
 
 use super::convert::{TTL, attr, errno, major_minor, name, set_time};
-use super::given::Given;
 use super::reply::{attributes, bytes, data, empty, entry, fopen, named};
 use super::{Mount, dirs, files, local, locks, look, names, ranges, read, write, xattrs};
 use crate::core::attrs::Set;
+use crate::core::bugs::{Bug, bug};
 use crate::errno::Errno;
 use crate::limits;
 
@@ -145,14 +145,7 @@ impl Filesystem for Mount {
             let mode = mode & 0o7777;
             let made = match kind {
                 Some(kind) => names::make(&shared, &who, parent.0, &name, kind, Some(mode)).await,
-                None => {
-                    let made = files::create(&shared, &who, parent.0, &name, mode, libc::O_EXCL).await;
-                    made.map(|(attrs, ino, opened)| {
-                        // mknod(2) opens nothing.
-                        opened.give_back(&shared);
-                        (ino, attrs)
-                    })
-                }
+                None => files::make(&shared, &who, parent.0, &name, mode).await,
             };
             made.map(Some)
         };
@@ -325,6 +318,9 @@ impl Filesystem for Mount {
             Ok(handle) => handle,
             Err(e) => return reply.error(errno(e)),
         };
+        if bug(Bug::CloseEarly) {
+            return empty(reply, Ok(()));
+        }
         let locked = locks::has_some(&handle, owner.0);
         if !locked && let Some(done) = files::is_flushed(&handle) {
             return empty(reply, done);

@@ -10,10 +10,11 @@ use super::convert::errno;
 use super::flush::{self, Until};
 use super::reply::written;
 use super::shared::{Handle, Shared};
-use super::{Mount, files, locks, room};
+use super::{Mount, changes, files, locks, room};
 use crate::core::file::Next;
 use crate::core::space::Needs;
 use crate::errno::Errno;
+use crate::tasks;
 
 /// FUSE_WRITE: `data` at `offset`.
 pub(super) fn request(
@@ -159,7 +160,7 @@ async fn write_with_room(
         drop(admitted);
         if moved {
             let (shared, ino) = (shared.clone(), handle.ino);
-            tokio::spawn(async move { shared.drop_pages(ino).await });
+            tasks::spawn(async move { shared.drop_pages(ino).await });
         }
         match next {
             Next::Done => {}
@@ -167,7 +168,7 @@ async fn write_with_room(
             Next::Write | Next::Make => {
                 let until = if next == Next::Make { Until::Made } else { Until::Pieces };
                 let (shared, handle) = (shared.clone(), handle.clone());
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     flush::send(&shared, handle.ino, &handle.open, &handle.who, until).await;
                 });
             }
@@ -187,6 +188,8 @@ async fn write_through(
     let _passes = room::pass(shared, needs);
     let (ino, open) = (handle.ino, &handle.open);
     flush::send(shared, ino, open, &handle.who, Until::Stable).await;
+    // The data moves a time that was set before. Without the turn: what waits may wait for data of the file's creation.
+    changes::settle_node(shared, ino).await;
     let _turn = open.turn.lock().await;
     {
         let file = open.state.lock();

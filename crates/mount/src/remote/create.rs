@@ -6,6 +6,8 @@
 //! If a reply is lost and the next try finds the name taken, the file is ours only if its data says so. A verifier (EXCLUSIVE4_1) would
 //! not help: servers that keep it in the times (RFC 8881 section 18.16.3) lose it with the WRITE and the SETATTR behind the OPEN.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::{
@@ -80,6 +82,15 @@ impl Made {
     pub(super) fn of(handle: FileHandle, new: &NewFile) -> Made {
         Made { handle, attrs: None, info: None, dir: None, unwritten: new.data.clone(), unset: new.set }
     }
+
+    /// A file that an earlier try has made, perhaps with more data than there is now.
+    fn again(handle: FileHandle, found: &Attrs, new: &NewFile) -> Made {
+        let mut made = Made::of(handle, new);
+        if found.size > new.end() {
+            made.unset.size.get_or_insert(new.end());
+        }
+        made
+    }
 }
 
 impl Remote {
@@ -107,7 +118,7 @@ impl Remote {
                     let Some((handle, attrs)) = found else { continue };
                     let ours = doubt == Doubt::OursIfThere && attrs.kind == FileType::Reg
                         || new.may_be(&attrs) && self.holds(who, &handle, new).await?;
-                    return if ours { Ok(Made::of(handle, new)) } else { Err(e) };
+                    return if ours { Ok(Made::again(handle, &attrs, new)) } else { Err(e) };
                 }
                 other => other?,
             };
@@ -126,6 +137,29 @@ impl Remote {
                 Err(_) => self.close(who, &made.handle, opened.stateid).await,
             }
             return Ok(made);
+        }
+    }
+
+    /// Writes and sets what a creation has left, as far as the server does it.
+    pub async fn complete(&self, who: &Caller, made: &mut Made) {
+        let mut left = VecDeque::from(std::mem::take(&mut made.unwritten));
+        while let Some((offset, data)) = left.pop_front() {
+            let written = self.write(who, &made.handle, offset, data.clone(), StableHow::FileSync).await;
+            let count = written.ok().filter(|w| w.verifier.is_none()).map_or(0, |w| w.count);
+            let rest = data.slice(count..);
+            if !rest.is_empty() {
+                left.push_front((offset + count as u64, rest));
+            }
+            if count == 0 {
+                break;
+            }
+        }
+        made.unwritten = left.into();
+        if made.unwritten.is_empty()
+            && !made.unset.is_empty()
+            && let Ok(attrs) = self.set_attrs(who, &made.handle, &made.unset).await
+        {
+            (made.unset, made.attrs) = (Set::default(), Some(attrs));
         }
     }
 
@@ -266,6 +300,16 @@ mod tests {
         // Zeros that SETATTR made prove nothing.
         assert!(!new(&[], Some(3)).begins(&[0; 3]));
         assert!(!new(&[(8, b"x")], None).begins(&[0; 3]));
+    }
+
+    #[test]
+    fn a_file_that_was_made_before_has_no_more_than_is_written_now() {
+        let again = |size, set| {
+            let made = Made::again(FileHandle(Bytes::new()), &file(size, 1), &new(&[(2, b"abc")], set));
+            made.unset.size
+        };
+        assert_eq!((again(3, None), again(5, None), again(6, None)), (None, None, Some(5)));
+        assert_eq!((again(6, Some(9)), again(99, Some(9))), (Some(9), Some(9)));
     }
 
     #[test]

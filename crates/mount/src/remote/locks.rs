@@ -95,12 +95,19 @@ impl Remote {
         stateid(&mut results, OpNum::LOCK)
     }
 
+    /// Whether an owner can be forgotten before the file's CLOSE (FREE_STATEID, RFC 8881 section 18.38).
+    pub fn frees_lock_owners(&self) -> bool {
+        matches!(self.version(), Version::V41 | Version::V42)
+    }
+
+    /// LOCKU. `frees`: the owner has no locks on the file then, and the server is to forget it.
     pub async fn unlock(
         &self,
         who: &Caller,
         file: &FileHandle,
         lock_stateid: Stateid,
         range: LockRange,
+        frees: bool,
     ) -> Result<Stateid, Fault> {
         let locktype = LockType::Write;
         let args = LockuArgs {
@@ -110,7 +117,11 @@ impl Remote {
             offset: range.offset,
             length: range.length,
         };
-        let mut results = self.ask(who, vec![ArgOp::Putfh(file.clone()), ArgOp::Locku(args)]).await?;
+        let mut ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Locku(args)];
+        if frees {
+            ops.push(ArgOp::FreeStateid(newest(lock_stateid)));
+        }
+        let mut results = self.ask(who, ops).await?;
         results.take(OpNum::PUTFH)?;
         stateid(&mut results, OpNum::LOCKU)
     }

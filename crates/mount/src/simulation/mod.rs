@@ -7,6 +7,8 @@ mod choices;
 mod figures;
 mod objects;
 mod oracle;
+#[cfg(test)]
+mod scenes;
 mod server;
 #[cfg(test)]
 mod tests;

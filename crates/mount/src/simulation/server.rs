@@ -159,7 +159,7 @@ impl Server {
         self.make(ROOT, name, Kind::Dir(BTreeMap::new()), mode, Duration::ZERO)
     }
 
-    fn make(&mut self, dir: Id, name: &Bytes, kind: Kind, mode: u32, now: Duration) -> Id {
+    pub(crate) fn make(&mut self, dir: Id, name: &Bytes, kind: Kind, mode: u32, now: Duration) -> Id {
         self.next += 1;
         self.changes += 1;
         let id = self.next;

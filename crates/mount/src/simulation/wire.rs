@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use landfast_client::session::SessionStats;
 use landfast_client::{Asked, Recall, SessionError, SessionLimits, Standing, Version};
-use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, NfsTime};
+use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, NfsTime, OpNum};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
@@ -38,6 +38,8 @@ pub(crate) struct Net {
     ticks: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) recalls: AtomicU64,
+    /// The first request with this operation is executed, and nobody hears of that.
+    pub(crate) loses_reply: Mutex<Option<OpNum>>,
     /// The clients' ends.
     pub(crate) lines: Mutex<Vec<Line>>,
 }
@@ -78,6 +80,7 @@ impl Net {
             history: Mutex::new(history.then(Vec::new)),
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            loses_reply: Mutex::default(),
             recalls: AtomicU64::new(0),
             lines: Mutex::default(),
         }
@@ -206,6 +209,20 @@ impl Line {
         SessionError::Unknown(why.to_owned())
     }
 
+    /// A request that the server was executing when its power went: no reply, and some of it is there.
+    fn half(&self, ops: &[ArgOp], theirs: u64) {
+        let net = &self.0.net;
+        let mut server = net.server.lock();
+        let same = server.clients.get(self.0.who).is_some_and(|client| client.session == theirs);
+        let mut choices = net.choices.lock();
+        if !same || !choices.percent(30) {
+            return;
+        }
+        let some = choices.below(ops.len() as u64) as usize;
+        let _ = server.execute(self.0.who, &ops[..some], net.now(), &mut choices);
+        net.tells(|| format!("    client {}: {some} operations of a request survive the cut", self.0.who));
+    }
+
     async fn run(&self, ops: &[ArgOp], only: Option<u64>) -> Result<CompoundRes, SessionError> {
         let net = &self.0.net;
         net.requests.fetch_add(1, Ordering::Relaxed);
@@ -224,8 +241,14 @@ impl Line {
         loop {
             let cut = net.server.lock().verifier;
             self.pass().await;
-            // What was on its way when power went is sent again.
-            doubt |= net.server.lock().verifier != cut;
+            // What was on its way when power went is sent again. The server may have begun with it: some of its operations are on the disk,
+            // and the log knows nothing of them.
+            if net.server.lock().verifier != cut {
+                doubt = true;
+                if kept.is_none() {
+                    self.half(ops, theirs);
+                }
+            }
             if net.loses() {
                 doubt = true;
                 sleep(CONNECTS).await;
@@ -269,7 +292,7 @@ impl Line {
                     let _ = timeout(left, net.changed.notified()).await;
                     continue;
                 }
-                let first = ops.first().map_or(landfast_nfs::v4::OpNum::PUTFH, ArgOp::op);
+                let first = ops.first().map_or(OpNum::PUTFH, ArgOp::op);
                 let results = vec![landfast_nfs::v4::ResOp::failed(first, NfsStat::NFS4ERR_DELAY)];
                 return Ok(CompoundRes { status: NfsStat::NFS4ERR_DELAY, tag: Default::default(), results });
             };
@@ -277,6 +300,9 @@ impl Line {
                 let names: Vec<String> = ops.iter().map(|op| format!("{:?}", op.op())).collect();
                 format!("    client {}: {} -> {:?}", self.0.who, names.join(" "), reply.status)
             });
+            if self.0.net.loses_reply.lock().take_if(|op| ops.iter().any(|o| o.op() == *op)).is_some() {
+                return Err(self.in_doubt("its reply is lost"));
+            }
             let cut = net.server.lock().verifier;
             self.pass().await;
             let lost = net.loses() || net.server.lock().verifier != cut;

@@ -23,6 +23,7 @@ use super::single;
 use crate::compound::{OpError, Results, fattr};
 use crate::fs::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::fs::item::Item;
+use crate::fs::together::together;
 use crate::fs::{Failure, Nfs, Object, Outcome};
 use crate::limits::STEPWISE_MAX;
 
@@ -82,6 +83,8 @@ fn size(of: &Original) -> ArgOp {
     let attrs = fattr(&AttrValues { size: Some(of.size), ..AttrValues::default() });
     ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs })
 }
+
+together!(Copy);
 
 impl Action for Copy {
     type Out = BatchOutcome;

@@ -64,6 +64,15 @@ impl What {
         matches!(self, What::File { .. } | What::Dir { .. } | What::Link { .. })
     }
 
+    /// The name that it gives to something.
+    pub fn gives(&self) -> Option<&Bytes> {
+        match self {
+            What::File { name } | What::Dir { name, .. } | What::Link { name, .. } => Some(name),
+            What::Rename { to, .. } => Some(to),
+            What::Remove { .. } | What::Set(_) => None,
+        }
+    }
+
     /// What it takes the name from.
     pub fn replaces(&self) -> Option<Ino> {
         match self {

@@ -301,3 +301,46 @@ fn of_too_many_nodes_the_oldest_files_that_are_not_open_are_given_back() {
     let oldest = files.take(NODES_GIVEN_BACK + 1).map(|n| (ROOT, Bytes::from(n.to_string())));
     assert!(names == oldest.collect::<HashSet<_>>());
 }
+
+fn of_size(size: u64) -> Attrs {
+    Attrs { size, ..attrs(FileType::Reg, 5, size) }
+}
+
+#[test]
+fn a_reply_tells_the_size_of_a_file_of_which_the_server_has_not_heard_all() {
+    let mut tree = tree();
+    let at = Time::from_millis;
+    let ino = tree.node(&handle(5), of_size(1), at(10));
+    let size = |tree: &Tree<()>| tree.get(ino).unwrap().attrs.size;
+    tree.get_mut(ino).unwrap().attrs.mode = 0o600;
+    tree.pin(ino);
+    // A rename waits, and a WRITE is answered.
+    tree.owe(ino, at(20));
+    tree.changed(ino, Some(of_size(2)), at(30));
+    assert_eq!((size(&tree), tree.get(ino).unwrap().attrs.mode), (2, 0o600));
+    // What was asked before the WRITE says nothing new; what was asked behind it does.
+    tree.learn(ino, of_size(1), at(25));
+    assert_eq!(size(&tree), 2);
+    tree.learn(ino, of_size(3), at(35));
+    assert_eq!((size(&tree), tree.get(ino).unwrap().attrs.mode), (3, 0o600));
+}
+
+#[test]
+fn attributes_that_were_set_before_a_write_do_not_bring_the_size_before_it() {
+    let mut tree = tree();
+    let at = Time::from_millis;
+    let ino = tree.node(&handle(5), of_size(1), at(10));
+    tree.refer(ino);
+    tree.owe(ino, at(15));
+    // Sent at 20, executed before the WRITE, answered behind it.
+    tree.changed(ino, Some(of_size(2)), at(30));
+    let alone = tree.is_alone_since(ino, at(20));
+    tree.pay(ino, at(40));
+    tree.changed_beside_data(alone, ino, Some(of_size(1)), at(40));
+    assert_eq!(tree.get(ino).unwrap().attrs.size, 2);
+    assert_eq!(tree.fresh(ino, at(41)), None, "nobody knows which was the last");
+    // With nothing beside it, it is right.
+    let alone = tree.is_alone_since(ino, at(50));
+    tree.changed_beside_data(alone, ino, Some(of_size(7)), at(60));
+    assert_eq!(tree.fresh(ino, at(61)).unwrap().size, 7);
+}

@@ -1,0 +1,247 @@
+//! Scenes on the model's server, each with one mount and without chance: what has gone wrong once, and what needs a reply to come late.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsTime, OpNum, SetTime};
+
+use super::choices::Choices;
+use super::objects::{Id, Kind, handle};
+use super::server::{ROOT, Server, Trouble};
+use super::wire::{Line, Net};
+use crate::core::Ino;
+use crate::core::attrs::Set;
+use crate::errno::Errno;
+use crate::fs::kernel::Kernel;
+use crate::options::Options;
+use crate::remote::{Remote, Wire};
+
+const LEASE: Duration = Duration::from_secs(60);
+const TOP: Ino = crate::core::tree::ROOT;
+
+struct Scene {
+    net: Arc<Net>,
+    kernel: Kernel,
+}
+
+fn name(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Runs a scene. `way`: the longest time that a message is on its way, in milliseconds.
+fn scene<F: Future<Output = ()>>(local: bool, way: u64, play: impl FnOnce(Scene) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.unwrap();
+    runtime.block_on(async {
+        let server = Server::new(1, LEASE, Trouble::default());
+        let net = Arc::new(Net::new(server, Choices::new(1), (way, 0), false));
+        let line = Line::new(net.clone(), 0);
+        net.lines.lock().push(line.clone());
+        let remote = Remote::over(Wire::Model(line), None);
+        let values = net.server.lock().objects.get(&ROOT).map(|root| root.values(ROOT)).unwrap();
+        let attrs = remote.attrs_of(&values).unwrap();
+        let age = Duration::from_secs(30);
+        let options = Options { local, flush_age: age, hold: age, ..Options::default() };
+        let kernel = Kernel::mount(remote, options, (handle(ROOT), attrs), 0).await;
+        play(Scene { net, kernel }).await;
+    });
+    // Tasks of the mount go on for ever.
+    runtime.shutdown_background();
+}
+
+impl Scene {
+    /// A directory of the mount's own that the server knows.
+    async fn own_dir(&self, text: &str) -> Ino {
+        let (dir, _) = self.kernel.mkdir(TOP, &name(text), 0o755).await.unwrap();
+        self.kernel.fsync_dir(TOP).await.unwrap();
+        assert!(self.kernel.is_own(dir));
+        dir
+    }
+
+    async fn file(&self, dir: Ino, text: &str, data: &[u8]) -> Ino {
+        let (ino, fh) = self.kernel.create(dir, &name(text), 0o644).await.unwrap();
+        self.kernel.write(fh, 0, data).await.unwrap();
+        self.kernel.close(fh).await.unwrap();
+        // The kernel does not wait for the end of a close; here, on one thread, that comes now.
+        tokio::task::yield_now().await;
+        ino
+    }
+
+    fn id(&self, path: &str) -> Option<Id> {
+        let server = self.net.server.lock();
+        let parts = path.split('/');
+        parts
+            .into_iter()
+            .try_fold(ROOT, |dir, part| server.objects.get(&dir)?.names()?.get(part.as_bytes()).copied())
+    }
+
+    /// What the server has in a file.
+    fn data(&self, path: &str) -> Option<Vec<u8>> {
+        let id = self.id(path)?;
+        match &self.net.server.lock().objects.get(&id)?.kind {
+            Kind::File { data, .. } => Some(data.clone()),
+            _ => None,
+        }
+    }
+
+    /// Somebody whom the mount does not see makes a file.
+    fn theirs(&self, dir: &str, text: &str) -> Id {
+        let dir = if dir.is_empty() { ROOT } else { self.id(dir).unwrap() };
+        let data = b"theirs".to_vec();
+        let kind = Kind::File { stable: data.clone(), data };
+        self.net.server.lock().make(dir, &name(text), kind, 0o600, self.net.now())
+    }
+}
+
+#[test]
+fn data_that_is_written_behind_a_time_that_was_set_moves_it() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let f = s.file(d, "f", b"old").await;
+        s.kernel.fsync_dir(d).await.unwrap();
+        let past = NfsTime { seconds: 7, nseconds: 0 };
+        let set = Set { mtime: Some(SetTime::ClientTime(past)), ..Set::default() };
+        s.kernel.setattr(f, &set).await.unwrap();
+        let fh = s.kernel.open(f).await.unwrap();
+        s.kernel.write(fh, 0, b"new").await.unwrap();
+        s.kernel.close(fh).await.unwrap();
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert_eq!(s.data("d/f").unwrap(), b"new");
+        let id = s.id("d/f").unwrap();
+        assert_ne!(s.net.server.lock().objects[&id].mtime, past);
+    });
+}
+
+#[test]
+fn a_file_that_is_made_once_more_is_not_the_one_that_has_replaced_it() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        s.file(d, "p", b"precious").await;
+        s.kernel.fsync_dir(d).await.unwrap();
+        // A program takes the name first, and then puts a file of before there.
+        s.file(d, "x", b"x").await;
+        s.kernel.rename((d, &name("p")), (d, &name("x"))).await.unwrap();
+        *s.net.loses_reply.lock() = Some(OpNum::OPEN);
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert_eq!((s.data("d/x").unwrap(), s.data("d/p")), (b"precious".to_vec(), None));
+    });
+}
+
+#[test]
+fn two_files_that_had_one_name_are_not_mixed_when_they_are_made_once_more() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        s.file(d, "a", b"before").await;
+        s.kernel.fsync_dir(d).await.unwrap();
+        s.file(d, "tmp", b"A").await;
+        s.kernel.rename((d, &name("tmp")), (d, &name("a"))).await.unwrap();
+        s.file(d, "tmp", b"BBBB").await;
+        *s.net.loses_reply.lock() = Some(OpNum::OPEN);
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert_eq!((s.data("d/a").unwrap(), s.data("d/tmp").unwrap()), (b"A".to_vec(), b"BBBB".to_vec()));
+    });
+}
+
+#[test]
+fn a_directory_that_could_not_be_made_is_never_stable() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let (lost, _) = s.kernel.mkdir(d, &name("lost"), 0o755).await.unwrap();
+        let (below, _) = s.kernel.mkdir(lost, &name("below"), 0o755).await.unwrap();
+        s.net.server.lock().trouble.full = 1000;
+        assert_eq!(s.kernel.fsync_dir(lost).await, Err(Errno(libc::ENOSPC)));
+        for dir in [lost, below] {
+            assert_eq!(s.kernel.fsync_dir(dir).await, Err(Errno::STALE));
+        }
+        assert_eq!(s.kernel.fsync_dir(d).await, Err(Errno(libc::ENOSPC)));
+        s.kernel.fsync_dir(d).await.unwrap();
+        // One that was removed before the server heard of it is no error.
+        let (gone, _) = s.kernel.mkdir(d, &name("gone"), 0o755).await.unwrap();
+        s.kernel.rmdir(d, &name("gone")).await.unwrap();
+        s.kernel.fsync_dir(gone).await.unwrap();
+    });
+}
+
+#[test]
+fn mknod_returns_when_the_server_has_the_file_or_with_its_error() {
+    for local in [true, false] {
+        scene(local, 0, async |s| {
+            let (d, _) = s.kernel.mkdir(TOP, &name("d"), 0o755).await.unwrap();
+            s.kernel.mknod(d, &name("f"), 0o644).await.unwrap();
+            assert_eq!(s.data("d/f").unwrap(), b"");
+            s.net.server.lock().trouble.full = 1000;
+            assert_eq!(s.kernel.mknod(d, &name("g"), 0o644).await, Err(Errno(libc::ENOSPC)));
+        });
+    }
+}
+
+#[test]
+fn a_name_that_somebody_has_taken_before_our_file_is_neither_removed_nor_renamed_nor_replaced() {
+    scene(false, 0, async |s| {
+        for (text, change) in [("x", 0), ("y", 1), ("z", 2)] {
+            s.kernel.lookup(TOP, &name(text)).await.unwrap();
+            let (_, fh) = s.kernel.create(TOP, &name(text), 0o644).await.unwrap();
+            let other = name("other");
+            s.file(TOP, "other", b"other").await;
+            let theirs = s.theirs("", text);
+            let done = match change {
+                0 => s.kernel.unlink(TOP, &name(text)).await,
+                1 => s.kernel.rename((TOP, &name(text)), (TOP, &name("to"))).await,
+                _ => s.kernel.rename((TOP, &other), (TOP, &name(text))).await,
+            };
+            assert_eq!(done, Err(Errno::EXIST), "{text}");
+            assert_eq!(s.id(text), Some(theirs), "{text}");
+            assert_eq!(s.kernel.close(fh).await, Err(Errno::EXIST));
+            s.kernel.unlink(TOP, &other).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_waits_in_a_directory_that_was_lost_replaces_nothing_though_it_is_asked_for_again() {
+    scene(true, 0, async |s| {
+        let (d, e) = (s.own_dir("d").await, s.own_dir("e").await);
+        s.file(d, "q", b"ours").await;
+        s.kernel.fsync_dir(d).await.unwrap();
+        // A file that is open keeps what is behind it back.
+        let (_, fh) = s.kernel.create(d, &name("open"), 0o644).await.unwrap();
+        s.kernel.rename((d, &name("q")), (d, &name("r"))).await.unwrap();
+        let now = s.net.now();
+        s.net.server.lock().cut(now, false);
+        let theirs = s.theirs("d", "r");
+        // Another directory's changes find the new session.
+        s.file(e, "f", b"").await;
+        s.kernel.fsync_dir(e).await.unwrap();
+        assert!(!s.kernel.is_own(d));
+        let new = name("new");
+        let (made, closed) = tokio::join!(s.kernel.mkdir(d, &new, 0o755), s.kernel.close(fh));
+        assert!(made.is_ok() && closed.is_ok(), "{made:?} {closed:?}");
+        let _ = s.kernel.fsync_dir(d).await;
+        assert_eq!(s.id("d/r"), Some(theirs));
+        assert!(s.id("d/open").is_some() && s.id("d/new").is_some());
+    });
+}
+
+#[test]
+fn what_is_written_while_its_file_is_made_is_below_its_directory() {
+    scene(true, 60, async |s| {
+        let d = s.own_dir("d").await;
+        let (_, fh) = s.kernel.create(d, &name("f"), 0o644).await.unwrap();
+        s.kernel.write(fh, 0, b"a").await.unwrap();
+        let before = s.net.requests.load(Ordering::Relaxed);
+        let writes = async {
+            while s.net.requests.load(Ordering::Relaxed) == before {
+                tokio::task::yield_now().await;
+            }
+            s.kernel.write(fh, 1, b"b").await.unwrap();
+            assert_eq!(s.data("d/f"), None, "it is on its way");
+        };
+        let (made, ()) = tokio::join!(s.kernel.fsync_dir(d), writes);
+        made.unwrap();
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert_eq!(s.data("d/f").unwrap(), b"ab");
+        s.kernel.close(fh).await.unwrap();
+    });
+}
