@@ -51,7 +51,7 @@ fn rows_are_kept_until_somebody_asks_for_them_again() {
 fn a_row_that_had_no_time_is_named_and_nothing_measured_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let (status, report) = report(dir.path(), &["--limit", "0"]);
-    assert_eq!((status, report["left"].as_array().map(Vec::len)), (Some(2), Some(11)));
+    assert_eq!((status, report["left"].as_array().map(Vec::len)), (Some(2), Some(12)));
     let text = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(text.contains("Not measured") && text.contains("the time limit has come"));
 }

@@ -170,6 +170,9 @@ fn mount_8_finds_it_by_its_name() {
     assert!(fake.success());
 }
 
+/// Debian's user `nobody`: fusermount3 wants a user that has a name.
+const NOBODY: u32 = 65534;
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn a_user_without_privileges_mounts_with_fusermount3() {
@@ -177,8 +180,8 @@ fn a_user_without_privileges_mounts_with_fusermount3() {
         return;
     }
     let rig = Rig::new();
-    std::os::unix::fs::chown(rig.top(), Some(1234), Some(4321)).expect("given away");
-    std::os::unix::fs::chown(rig.dir.path().join("data"), Some(1234), Some(4321)).expect("given away");
+    std::os::unix::fs::chown(rig.top(), Some(NOBODY), Some(NOBODY)).expect("given away");
+    std::os::unix::fs::chown(rig.dir.path().join("data"), Some(NOBODY), Some(NOBODY)).expect("given away");
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(rig.dir.path(), open_to_all).expect("chmod");
     let script = format!(
@@ -187,7 +190,8 @@ fn a_user_without_privileges_mounts_with_fusermount3() {
         rig.serving.url,
         rig.top()
     );
-    let user = ["--reuid", "1234", "--regid", "4321", "--clear-groups", "sh", "-c", &script];
+    let id = NOBODY.to_string();
+    let user = ["--reuid", &id, "--regid", &id, "--clear-groups", "sh", "-c", &script];
     let done = Command::new("setpriv").args(user).output().expect("it runs");
     let why = stderr(&done);
     if why.contains("Permission denied")

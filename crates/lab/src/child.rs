@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -28,6 +29,12 @@ pub enum Role {
     Run(Vec<String>),
     /// Another program, the first word, that ends with its parent.
     Program(Vec<String>),
+    /// Makes a file of so many times this byte through a shared mapping.
+    FillMapped {
+        file: PathBuf,
+        bytes: u64,
+        with: u8,
+    },
 }
 
 /// What stands in the argument: the role, and whose child this is.
@@ -64,6 +71,9 @@ pub fn main(json: &str) -> Result<()> {
     }
     match order.role {
         Role::Disk(options) => crate::disk::serve(&options),
+        Role::FillMapped { file, bytes, with } => {
+            sys::fill_mapped(&file, bytes, with).context(|| file.display().to_string())
+        }
         // The death signal outlives exec.
         Role::Run(args) => {
             let e = Command::new(crate::machine::exe()?).args(args).exec();
@@ -249,19 +259,29 @@ impl Child {
 
     /// Waits for its end, and for all that it prints until then; kills it after `wait`.
     pub fn finish(&mut self, wait: Duration) -> (Option<ExitStatus>, String) {
-        let until = Instant::now() + wait;
         let mut printed = String::new();
+        if self.hear_out(wait, &mut printed) {
+            return (self.process.wait().ok(), printed);
+        }
+        self.kill();
+        (None, printed)
+    }
+
+    /// Waits for its end, or for so long. Returns whether it has ended.
+    pub fn ends_within(&mut self, wait: Duration) -> bool {
+        self.hear_out(wait, &mut String::new())
+    }
+
+    /// Takes what it prints until its end, or for so long. Returns whether it has ended.
+    fn hear_out(&self, wait: Duration, printed: &mut String) -> bool {
+        let until = Instant::now() + wait;
         loop {
             match self.next_line(until) {
                 Ok(line) => {
                     printed.push_str(&line);
                     printed.push('\n');
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    self.kill();
-                    return (None, printed);
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return (self.process.wait().ok(), printed),
+                Err(e) => return e == mpsc::RecvTimeoutError::Disconnected,
             }
         }
     }

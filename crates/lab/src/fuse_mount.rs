@@ -88,6 +88,18 @@ impl FuseMount {
         self.child.wait_stopped(READY_WAIT);
     }
 
+    /// Ends it although programs wait for it and nothing else would end them: what is under way fails.
+    pub fn abort(&self) -> Result<()> {
+        let info =
+            std::fs::read_to_string("/proc/thread-self/mountinfo").context(|| "mountinfo".to_owned())?;
+        let number =
+            connection_of(&info, &self.at).ok_or_else(|| Error::Unable("the mount is gone".into()))?;
+        let control = tempfile::tempdir().context(|| "a temporary directory".to_owned())?;
+        let _mounted = mounts::Mount::fuse_control(control.path())?;
+        let file = control.path().join(number).join("abort");
+        std::fs::write(&file, "1").context(|| file.display().to_string())
+    }
+
     /// What stands on a line of `landfast status`.
     pub fn status(&self, line: &str) -> Result<String> {
         let status = self.command("status")?;
@@ -131,6 +143,14 @@ impl FuseMount {
             }
         }
     }
+}
+
+/// The number of the connection that serves the mount at `at`: its device's minor number, in `mountinfo`.
+fn connection_of(mountinfo: &str, at: &Path) -> Option<String> {
+    let at = at.to_str()?;
+    let fields = mountinfo.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let device = fields.into_iter().find(|fields| fields.get(4) == Some(&at))?.get(2)?.to_string();
+    device.strip_prefix("0:").map(str::to_owned)
 }
 
 impl Drop for FuseMount {

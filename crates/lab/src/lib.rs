@@ -50,6 +50,7 @@ pub mod loopdev;
 mod machine;
 pub mod measure;
 pub mod memory_disk;
+pub mod memory_limit;
 pub mod mount_checks;
 pub mod mount_cuts;
 pub mod mounts;

@@ -159,3 +159,9 @@ pub const MOUNT_CUTS_OWN_WAIT: Duration = Duration::from_secs(30);
 
 /// Longest wait for programs to end, and for a mount to send all that it has.
 pub const MOUNT_CUTS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a mount and the programs that use it have together, where memory is short (`landfast lab run mount-short-of-memory`).
+pub const SHORT_OF_MEMORY_BYTES: u64 = 96 << 20;
+
+/// Longest wait for one of those programs.
+pub const SHORT_OF_MEMORY_PATIENCE: Duration = Duration::from_secs(180);

@@ -190,6 +190,13 @@ impl Mount {
         Ok(Mount { at: at.to_owned() })
     }
 
+    /// Mounts the kernel's list of FUSE connections on `at`.
+    pub fn fuse_control(at: &Path) -> Result<Self> {
+        rustix::mount::mount("landfast", at, "fusectl", MountFlags::empty(), None::<&std::ffi::CStr>)
+            .context(|| format!("mount fusectl on {}", at.display()))?;
+        Ok(Mount { at: at.to_owned() })
+    }
+
     pub fn path(&self) -> &Path {
         &self.at
     }

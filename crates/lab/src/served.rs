@@ -4,8 +4,11 @@ use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
 use crate::limits::{OTHER_LOG_BYTES, READY_POLL, READY_WAIT};
 use landfast_intentlog::faults::ACCEPT_WEAK;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -180,7 +183,7 @@ impl ServeOptions {
 #[derive(Debug)]
 pub struct Served {
     child: Child,
-    addr: SocketAddr,
+    port: ReservedPort,
     took: Duration,
     _file: Option<tempfile::NamedTempFile>,
 }
@@ -190,7 +193,7 @@ impl Served {
     pub fn start(options: &ServeOptions) -> Result<Self> {
         let start = Instant::now();
         let mut served = Self::spawn(options)?;
-        while TcpStream::connect(served.addr).is_err() {
+        while TcpStream::connect(served.addr()).is_err() {
             served.wait_on(start, "does not take connections")?;
         }
         served.took = start.elapsed();
@@ -207,7 +210,7 @@ impl Served {
             if served.child.is_stopped() {
                 return Ok((served, true));
             }
-            asked = asked.or_else(|| ask(served.addr));
+            asked = asked.or_else(|| ask(served.addr()));
             if asked.as_mut().is_some_and(|stream| stream.read(&mut [0; 4]).is_ok_and(|n| n > 0)) {
                 served.took = start.elapsed();
                 return Ok((served, false));
@@ -237,12 +240,12 @@ impl Served {
 
     /// Starts a server and does not wait for it.
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
-        let addr = free_port()?;
+        let port = ReservedPort::new()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
         let needs_file =
             options.write_delegations || !options.limits.is_empty() || !options.others.is_empty();
-        let file = needs_file.then(|| options.file(addr)).transpose()?;
-        let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
+        let file = needs_file.then(|| options.file(port.addr())).transpose()?;
+        let args = options.args(port.addr(), file.as_ref().map(tempfile::NamedTempFile::path));
         let mut envs = options.envs.clone();
         let role = if options.judges_disks {
             // It may be in our own environment.
@@ -258,11 +261,11 @@ impl Served {
             }
         };
         let child = Child::start_with("server", role, output, &envs)?;
-        Ok(Served { child, addr, took: Duration::ZERO, _file: file })
+        Ok(Served { child, port, took: Duration::ZERO, _file: file })
     }
 
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.port.addr()
     }
 
     pub fn pid(&self) -> u32 {
@@ -348,8 +351,49 @@ fn ask(addr: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "find a free port".to_owned())?;
-    listener.local_addr().context(|| "find a free port".to_owned())
+/// A local TCP port that nobody else is given while this exists. A server that sets SO_REUSEADDR can listen on it.
+#[derive(Debug)]
+pub(crate) struct ReservedPort {
+    addr: SocketAddr,
+    /// Bound, and not listening.
+    _socket: OwnedFd,
+}
+
+impl ReservedPort {
+    pub(crate) fn new() -> Result<ReservedPort> {
+        let reserve = || -> std::io::Result<ReservedPort> {
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+            // Only now: with it, the kernel might give a port that somebody else has reserved.
+            set_socket_reuseaddr(&socket, true)?;
+            Ok(ReservedPort { addr: SocketAddr::try_from(getsockname(&socket)?)?, _socket: socket })
+        };
+        reserve().context(|| "find a free port".to_owned())
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_its_servers_alone() {
+        let port = ReservedPort::new().unwrap();
+        let connects = || TcpStream::connect(port.addr()).is_ok();
+        assert!(!connects());
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        assert!(bind(&socket, &port.addr()).is_err(), "somebody who does not know that it is reserved");
+        // The library sets SO_REUSEADDR, as servers do.
+        let listener = std::net::TcpListener::bind(port.addr()).unwrap();
+        assert!(connects());
+        assert!(std::net::TcpListener::bind(port.addr()).is_err(), "a second server");
+        drop(listener);
+        assert!(!connects());
+        assert!(std::net::TcpListener::bind(port.addr()).is_ok(), "its server once more");
+    }
 }

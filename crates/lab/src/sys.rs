@@ -3,20 +3,29 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-
-/// `prctl(PR_SET_IO_FLUSHER)`; the libc crate does not name it on every target.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
+use std::path::Path;
 
 fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
 }
 
-/// Tells the kernel that this process serves a block device: its requests for memory must not
-/// start I/O that would wait for itself. Needs CAP_SYS_RESOURCE.
-/// Errors: EPERM without the capability.
-pub fn io_flusher() -> io::Result<()> {
-    // SAFETY: this prctl takes plain integers and touches no memory of ours.
-    check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) }).map(drop)
+/// Makes a file, and writes so many bytes of it through a shared mapping; all are on the disk at the end.
+pub fn fill_mapped(path: &Path, bytes: u64, with: u8) -> io::Result<()> {
+    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    file.set_len(bytes)?;
+    let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses a range that is free, of this length. The file is new, and nobody else makes it shorter. The range is
+    // not used after it was given back.
+    unsafe {
+        let at = mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, &file, 0)?;
+        std::ptr::write_bytes(at.cast::<u8>(), with, len);
+        let done = msync(at, len, MsyncFlags::SYNC);
+        munmap(at, len)?;
+        done?;
+    }
+    file.sync_all()
 }
 
 /// Processor time of all threads of a process so far, those that have ended included, in nanoseconds.
@@ -49,6 +58,27 @@ pub fn end_with_this_thread(command: &mut std::process::Command) {
     };
     // SAFETY: the closure makes two system calls, allocates nothing and takes no lock, as is required between fork and exec.
     unsafe { command.pre_exec(set) };
+}
+
+/// From now on the calling thread has open files of its own, and none but the standard ones at first: a process that another thread
+/// starts does not inherit what this one opens. It would close that before its program begins, and the close of a file on a
+/// [`crate::fuse_mount::FuseMount`] waits for the server, which may be the very process that is being started.
+///
+/// # Errors
+/// A kernel before 5.9.
+pub fn own_files() -> io::Result<()> {
+    let flags = libc::CLOSE_RANGE_UNSHARE.cast_signed();
+    // SAFETY: the files stay open in the table of the other threads, which are who owns them.
+    check(unsafe { libc::close_range(3, libc::c_uint::MAX, flags) }).map(drop)
+}
+
+/// Closes a file, and tells what the close says: on a filesystem over a network that is whether what was written is there. Dropping a
+/// file does not tell.
+/// Errors: What close(2) returns. The file is closed all the same.
+pub fn close(file: File) -> io::Result<()> {
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(file);
+    // SAFETY: the descriptor was the file's alone, and nobody uses it after this.
+    check(unsafe { libc::close(fd) }).map(drop)
 }
 
 /// What a process needed, from its start to its end.
@@ -88,10 +118,19 @@ pub fn wait_usage(pid: u32) -> io::Result<(std::process::ExitStatus, Usage)> {
 
 /// Processor time of all child processes that have ended and been waited for.
 pub fn ended_children_cpu() -> io::Result<std::time::Duration> {
+    cpu_of(libc::RUSAGE_CHILDREN)
+}
+
+/// Processor time of this process.
+pub fn own_cpu() -> io::Result<std::time::Duration> {
+    cpu_of(libc::RUSAGE_SELF)
+}
+
+fn cpu_of(who: libc::c_int) -> io::Result<std::time::Duration> {
     // SAFETY: rusage is plain data, for which all zeros is a valid value; the pointer is to a live local.
     let (done, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        (libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), usage)
+        (libc::getrusage(who, &raw mut usage), usage)
     };
     check(done)?;
     let time = |t: libc::timeval| std::time::Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);

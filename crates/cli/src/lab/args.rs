@@ -145,9 +145,9 @@ pub struct PowercutArgs {
     after_help = "Exit status: 0 nothing is wrong; 1 something is; 2 it could not be done. With --bugs: 0 each was found; 1 one was not."
 )]
 pub struct MountCutsArgs {
-    /// Number of rounds of each kind
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub rounds: u32,
+    /// Number of rounds of each kind [default: 2; with --bugs 40]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
     /// What is cut: kill, server, both, network, or nothing while another client looks (look)
     #[arg(
         long,
@@ -168,6 +168,9 @@ pub struct MountCutsArgs {
     /// Begin no round after this time
     #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     pub time_limit: Option<Duration>,
+    /// On a busy machine: changes may be lost that are so much older than the mount's flush_age, and the other client may wait so much longer
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    pub slack: Option<Duration>,
     /// Give the mount this deliberate bug; needs debug assertions
     #[arg(long, value_name = "NAME", value_parser = bug_names())]
     pub bug: Option<String>,
@@ -188,7 +191,7 @@ pub struct MountCutsArgs {
 /// The names of the mount's deliberate bugs, in a program that has them.
 fn bug_names() -> clap::builder::PossibleValuesParser {
     #[cfg(all(feature = "mount", debug_assertions))]
-    let names = landfast_mount::core::bugs::Bug::IN_PROGRAMS.map(|(name, ..)| name);
+    let names = landfast_mount::core::bugs::Bug::IN_PROGRAMS.map(|one| one.name);
     #[cfg(not(all(feature = "mount", debug_assertions)))]
     let names: [&str; 0] = [];
     names.into()
@@ -377,7 +380,7 @@ pub struct RunArgs {
     /// Only these works of `mount`, by the first words of their names: tar, ls, cp, rsync, rm, git, install, make, sqlite
     #[arg(long, value_name = "WORK,...", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Options of `landfast mount`, for `mount` and `mount-memory`
+    /// Options of `landfast mount`, for `mount`, `mount-memory` and `mount-short-of-memory`
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub mount_options: String,
     /// Print one JSON object

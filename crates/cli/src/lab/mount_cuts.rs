@@ -6,14 +6,21 @@ use crate::units::show_count;
 use landfast_lab::mount_cuts::{Options, Round, Row, What, run};
 use landfast_lab::namespace;
 
+/// Rounds of each kind.
+const ROUNDS: u32 = 2;
+
+/// A deliberate bug that so many rounds do not show is not found.
+const BUG_ROUNDS: u32 = 40;
+
 pub fn command(args: &MountCutsArgs) -> Exit {
     let options = Options {
-        rounds: args.rounds,
+        rounds: args.rounds.unwrap_or(if args.bugs { BUG_ROUNDS } else { ROUNDS }),
         what: args.what.clone(),
         local: args.close == CloseArg::Local,
         fs: args.fs,
         seed: args.seed,
         time_limit: args.time_limit,
+        slack: args.slack.unwrap_or_default(),
         bug: args.bug.clone(),
         until_wrong: args.until_wrong,
         show: args.show,
@@ -41,34 +48,38 @@ fn bugs(options: &Options, json: bool) -> Exit {
         return failed("this program has no deliberate bugs: they need debug assertions, and the mount");
     }
     let mut unseen = 0;
-    for (name, cut) in all {
+    for (name, cut, local) in all {
         let Some(what) = ok_or_print(cut.parse::<What>()) else { return Exit::Failed };
         let bug = Some(name.to_owned());
-        let options = Options { bug, what: vec![what], until_wrong: true, local: true, ..options.clone() };
+        let options = Options { bug, what: vec![what], until_wrong: true, local, ..options.clone() };
         let Some(rows) = ok_or_print(rounds(&options, json)) else { return Exit::Failed };
         let found = rows.iter().any(|row| row.wrong > 0);
         unseen += u32::from(!found);
-        println!("{name}: {}", if found { "found" } else { "NOT FOUND" });
+        let took: u32 = rows.iter().map(|row| row.rounds).sum();
+        println!("{name}: {} {took} rounds of {cut}", if found { "found in" } else { "NOT FOUND in" });
     }
     if unseen == 0 { Exit::Done } else { Exit::Partly }
 }
 
-/// The mount's deliberate bugs, and what is to be cut for each.
+/// The mount's deliberate bugs: name, what is to be cut, whether with `close=local`.
+type Deliberate = Vec<(&'static str, &'static str, bool)>;
+
 #[cfg(all(feature = "mount", debug_assertions))]
-fn deliberate() -> Vec<(&'static str, &'static str)> {
-    landfast_mount::core::bugs::Bug::IN_PROGRAMS.map(|(name, _, cut)| (name, cut)).to_vec()
+fn deliberate() -> Deliberate {
+    landfast_mount::core::bugs::Bug::IN_PROGRAMS.map(|one| (one.name, one.cut, one.local)).to_vec()
 }
 
 #[cfg(not(all(feature = "mount", debug_assertions)))]
-fn deliberate() -> Vec<(&'static str, &'static str)> {
+fn deliberate() -> Deliberate {
     Vec::new()
 }
 
 fn show(round: &Round) {
     println!(
-        "{:7} {:>3}: after {:>4} ms {:>5} calls, {:>3} fsyncs, {:>5} names compared; {} lost, the oldest {} ms old; longest wait {} ms; {} told{}",
+        "{:7} {:>3}: over {:>2} ms, after {:>4} ms {:>5} calls, {:>3} fsyncs, {:>5} names compared; {} lost, the oldest {} ms old; longest wait {} ms; {} told{}",
         round.what.name(),
         round.round,
+        round.round_trip_ms,
         round.after_ms,
         round.calls,
         round.syncs,

@@ -49,6 +49,7 @@ fn serve(args: &MountArgs) -> Exit {
         // A process group of its own: a Ctrl-C at the terminal is not for it. If that fails, it is one already.
         let _ = rustix::process::setsid();
     }
+    control::writes_pages_back();
     let Some(runtime) = runtime() else { return Exit::Failed };
     let watch = outage::messages();
     let mounted = control::mount(runtime, &url, &args.url, &args.dir, options, Some(watch));

@@ -38,6 +38,21 @@ pub fn fitted(text: &str, room: f64) -> Option<String> {
         .find(|t| wide(t) <= room)
 }
 
+/// The text in lines that each have room, broken between words; a word that is too long for a line is shortened.
+pub fn wrapped(text: &str, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if wide(line) + wide(" ") + wide(word) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.extend(fitted(word, room)),
+        }
+    }
+    lines
+}
+
 /// Maps values to pixels.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
@@ -145,7 +160,11 @@ pub fn short(v: f64) -> String {
         // At least two significant digits.
         v => (1.0 - v.log10().floor()).clamp(2.0, 12.0) as usize,
     };
-    format!("{value:.digits$}{unit}")
+    let text = format!("{value:.digits$}");
+    // No digit that says nothing: 0.05, not 0.050.
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text.as_str() };
+    format!("{text}{unit}")
 }
 
 pub fn percent(part: f64) -> String {
@@ -231,6 +250,13 @@ mod tests {
         }
 
         #[test]
+        fn lines_have_room_and_keep_all_words_that_fit(text in "([a-z]{1,12} ){0,12}", room in 100f64..400.0) {
+            let lines = wrapped(&text, room);
+            prop_assert!(lines.iter().all(|line| wide(line) <= room), "{:?}", lines);
+            prop_assert_eq!(lines.join(" ").split(' ').filter(|w| !w.is_empty()).count(), text.split_whitespace().count());
+        }
+
+        #[test]
         fn a_text_that_is_held_stays_within(x in -100f64..2000.0, text in "[a-zA-Z0-9 ]{0,20}") {
             let at = held(x, &text, (0.0, 1000.0));
             prop_assert!(at - wide(&text) / 2.0 >= -1e-6 && at + wide(&text) / 2.0 <= 1000.0 + 1e-6);
@@ -249,8 +275,8 @@ mod tests {
     #[test]
     fn numbers_for_people() {
         assert_eq!(
-            [0.0, 0.0025, 3.0, 4.25, 812.3, 9_000.0, 12_345.0, 2e6].map(short),
-            ["0", "0.0025", "3", "4.25", "812", "9000", "12.3k", "2M"]
+            [0.0, 0.0025, 0.05, 0.5, 3.0, 4.25, 812.3, 9_000.0, 12_345.0, 2e6].map(short),
+            ["0", "0.0025", "0.05", "0.5", "3", "4.25", "812", "9000", "12.3k", "2M"]
         );
         assert_eq!(
             [0.0, 5e-5, 0.0102, 31.94, 259_200.0].map(time),

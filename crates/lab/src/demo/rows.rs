@@ -15,7 +15,7 @@ use crate::peers::{libnfs, packages};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
 use crate::serial::{Action, Actor, Connect, Session};
-use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::served::{Durability, ReservedPort, ServeOptions, Served};
 use crate::tarball::Kind;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -255,7 +255,8 @@ impl Bench<'_> {
         rig.format()?;
         // The server tries at its start which way of flushing is quicker on this device.
         rig.set_latency(self.latency)?;
-        let metrics = free_port()?;
+        let reserved = ReservedPort::new()?;
+        let metrics = reserved.addr();
         let options = ServeOptions::new(&rig.export(), Some(rig.log_device()?), durability);
         let server = Served::start(&ServeOptions { metrics: Some(metrics), ..options })?;
         self.link.retarget(server.addr());

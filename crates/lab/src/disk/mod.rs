@@ -17,7 +17,7 @@
 //! Rules that keep it honest and alive:
 //! - It is a process of its own. The kernel may write back dirty pages of the filesystem above it
 //!   when *it* asks for memory, and then wait for it: so its memory is locked, it allocates
-//!   nothing in the I/O path, and it may not start I/O to get memory ([`crate::sys::io_flusher`]).
+//!   nothing in the I/O path, and it may not start I/O to get memory (`PR_SET_IO_FLUSHER`).
 //! - Loop devices on it use direct I/O; otherwise they write one request at a time.
 //! - One loop device on one `disk.img`, in a private mount namespace: a mount that another
 //!   process's namespace copied would keep the old loop device alive, on the same image.
@@ -107,7 +107,7 @@ fn never_wait_for_ourselves() {
     if let Err(e) = rustix::mm::mlockall(F::CURRENT | F::FUTURE | F::ONFAULT) {
         tracing::warn!("memory of the emulated disk is not locked: {e}");
     }
-    if let Err(e) = sys::io_flusher() {
+    if let Err(e) = rustix::process::configure_io_flusher_behavior(true) {
         // Needs CAP_SYS_RESOURCE, which a container often lacks.
         tracing::info!("the emulated disk is not marked as one that the kernel's writeback needs: {e}");
     }

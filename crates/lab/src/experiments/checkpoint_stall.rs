@@ -14,7 +14,7 @@ use crate::measure::ms;
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
 use crate::serial::{Action, Actor};
-use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::served::{Durability, ReservedPort, ServeOptions, Served};
 use landfast_xdr::Bytes;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +50,8 @@ fn measure(progress: Progress<'_>) -> Result<Findings> {
     rig.set_latency(Latency { data_flush: DATA_FLUSH, log_flush: LOG_FLUSH })?;
     rig.control("drain_mib=200")?;
     let log = rig.log_device()?.to_owned();
-    let metrics = free_port()?;
+    let reserved = ReservedPort::new()?;
+    let metrics = reserved.addr();
     let server = Served::start(&ServeOptions {
         metrics: Some(metrics),
         ..ServeOptions::new(&rig.export(), Some(&log), Durability::Log)

@@ -18,7 +18,7 @@ use crate::peers::program::{self, KNOWN, Mode, Pace};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
 use crate::serial::{Actor, Connect, Session};
-use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::served::{Durability, ReservedPort, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use crate::tools;
 use landfast_client::NfsUrl;
@@ -215,7 +215,8 @@ impl Bench {
         let server = match stand {
             Setup::Ganesha(_) => Server::Ganesha(Ganesha::start(&export)?),
             Setup::Memory | Setup::Landfast(_) => {
-                let metrics = free_port()?;
+                let reserved = ReservedPort::new()?;
+                let metrics = reserved.addr();
                 let (log, log_bytes) = match &rig {
                     Some(rig) => (rig.log_device()?.to_owned(), None),
                     None => (disk.scratch().join("log"), Some(LOG_BYTES)),

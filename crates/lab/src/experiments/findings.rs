@@ -106,6 +106,10 @@ pub(crate) async fn connect(addr: SocketAddr) -> Result<Nfs> {
     Nfs::connect(&url).await.map_err(|e| unable(&e))
 }
 
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 pub(crate) fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)

@@ -19,6 +19,7 @@ mod log_throughput;
 mod lone_client;
 mod mount;
 mod mount_memory;
+mod mount_short_of_memory;
 pub(crate) mod nested_open;
 mod operation_steps;
 mod predicted;
@@ -33,7 +34,7 @@ mod untar_vs_serial;
 pub(crate) mod web_page;
 
 pub use findings::{Check, Choices, Findings, Progress, Relation, Row};
-pub(crate) use findings::{actor, connect, middle, unable};
+pub(crate) use findings::{actor, connect, mebibytes, middle, unable};
 pub(crate) use scale::exponent;
 
 use crate::error::{Error, Result};
@@ -47,7 +48,7 @@ pub struct Experiment {
     run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-pub const ALL: [Experiment; 33] = [
+pub const ALL: [Experiment; 34] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -172,6 +173,11 @@ pub const ALL: [Experiment; 33] = [
         name: "mount-memory",
         about: "peak memory of the process that serves a mount, on a long tree (--files 1000000)",
         run: mount_memory::run,
+    },
+    Experiment {
+        name: "mount-short-of-memory",
+        about: "programs that write much on a mount whose process shares 96 MiB of memory with them",
+        run: mount_short_of_memory::run,
     },
     Experiment {
         name: "nested-open",

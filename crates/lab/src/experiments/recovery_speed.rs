@@ -17,7 +17,7 @@ use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
-use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::served::{Durability, ReservedPort, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use std::io::Write;
 use std::path::Path;
@@ -64,7 +64,8 @@ fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
 
     progress("extracting");
     let log = rig.log_device()?.to_owned();
-    let metrics = free_port()?;
+    let reserved = ReservedPort::new()?;
+    let metrics = reserved.addr();
     let options = ServeOptions {
         metrics: Some(metrics),
         ..ServeOptions::new(&rig.export(), Some(&log), Durability::Log)

@@ -9,7 +9,7 @@
 //!
 //! The peak of a server's memory is forgotten before each turn, so each row has its own.
 
-use super::{Check, Choices, Findings, Progress, Row};
+use super::{Check, Choices, Findings, Progress, Row, mebibytes};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::peers::ganesha::{self, Ganesha};
@@ -232,10 +232,6 @@ fn turns(
         }
     }
     Ok(best)
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {

@@ -50,39 +50,35 @@ fn one(record: &Arc<Record>, (at, top): (&Path, Id), archive: &Path, n: u64, rng
         };
         members.iter().map(begin).collect()
     });
-    let mut tar = Command::new("tar");
-    tar.arg("-xvf").arg(archive).arg("-C").arg(at);
-    let mut tar = tar
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context(|| "run `tar`".to_owned())?;
-    let mut told = 0;
-    if let Some(lines) = tar.stdout.take() {
-        for line in BufReader::new(lines).lines() {
-            let Ok(line) = line else { break };
-            if members.get(told).is_none_or(|m| m.path != line.trim_end_matches('/')) {
-                end(&mut tar);
-                return Err(Error::Protocol(format!("tar says {line}")));
-            }
-            // The one before is done.
-            if let Some(before) = told.checked_sub(1) {
-                done(record, &members[before], steps[before]);
-            }
-            told += 1;
-            if record.is_over() {
-                end(&mut tar);
-                return Ok(());
-            }
+    let run = || "run `tar`".to_owned();
+    // In one stream: after an error it goes on with the next member, whose name then does not say that the one before is done.
+    let (says, writer) = std::io::pipe().context(run)?;
+    let mut tar = {
+        let mut tar = Command::new("tar");
+        tar.arg("-xvf").arg(archive).arg("-C").arg(at).env("LC_ALL", "C").stdin(Stdio::null());
+        tar.stdout(writer.try_clone().context(run)?).stderr(writer);
+        // The ends of the pipe that the command has go here.
+        tar.spawn().context(run)?
+    };
+    for (told, line) in BufReader::new(says).lines().enumerate() {
+        let Ok(line) = line else { break };
+        if members.get(told).is_none_or(|m| m.path != line.trim_end_matches('/')) {
+            end(&mut tar);
+            return Err(Error::Protocol(line));
+        }
+        // The one before is done.
+        if let Some(before) = told.checked_sub(1) {
+            done(record, &members[before], steps[before]);
+        }
+        if record.is_over() {
+            end(&mut tar);
+            return Ok(());
         }
     }
-    let out = tar.wait_with_output().context(|| "run `tar`".to_owned())?;
+    let status = tar.wait().context(run)?;
     std::fs::remove_file(archive).context(what)?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        let said = said.lines().take(3).collect::<Vec<_>>().join("; ");
-        return Err(Error::Protocol(format!("tar: {}: {said}", out.status)));
+    if !status.success() {
+        return Err(Error::Protocol(format!("tar: {status}")));
     }
     if let (Some(member), Some(step)) = (members.last(), steps.last()) {
         done(record, member, *step);

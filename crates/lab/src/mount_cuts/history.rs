@@ -71,6 +71,8 @@ pub struct Object {
     pub versions: Vec<Version>,
     /// So many of the first versions are replaced, or stable: the last of them is the oldest that may be there.
     pub stable_versions: usize,
+    /// Of this version so many of the file's first bytes are stable, closed or not.
+    pub stable_part: (usize, usize),
     /// Of a file; none: nobody looks at its mode.
     pub modes: Vec<Mode>,
     pub stable_modes: usize,
@@ -95,10 +97,16 @@ pub struct History {
     /// Calls that have promised that something is stable: fsync and what is as good.
     pub syncs: u64,
     pub moving: Option<Moving>,
+    /// The server ended in the middle of its work, and nobody sent once more what it was executing: an operation is there whole or not at all, of a
+    /// write any part (ARCHITECTURE.md, C2), and a file takes several operations.
+    pub torn: bool,
 }
 
 /// Of each object the number of its steps and of its versions that were stable at some time.
 pub type Stable = HashMap<Id, (usize, usize)>;
+
+/// Of each directory the number of its steps that were done at some time.
+pub type Done = HashMap<Id, usize>;
 
 /// A directory's names and what they lead to.
 pub type Names = BTreeMap<String, Id>;
@@ -132,6 +140,7 @@ impl Object {
             place: None,
             versions: Vec::new(),
             stable_versions: 0,
+            stable_part: (0, 0),
             modes: Vec::new(),
             stable_modes: 0,
             steps: Vec::new(),
@@ -202,6 +211,12 @@ impl History {
         self.objects.iter().map(|(id, node)| (*id, (node.stable_steps, node.stable_versions))).collect()
     }
 
+    /// What is done now.
+    pub fn done_now(&self) -> Done {
+        let done = |node: &Object| node.steps.iter().take_while(|s| s.done.is_some()).count();
+        self.objects.iter().map(|(id, node)| (*id, done(node))).collect()
+    }
+
     /// A call that changes names is made. Returns the step's number.
     pub fn begin(&mut self, dir: Id, what: Naming, object: Id, now: Duration) -> usize {
         let above = self.get_mut(dir);
@@ -261,6 +276,12 @@ impl History {
             above.stable_steps = above.stable_steps.max(last.map_or(0, |last| last + 1));
             object = dir;
         }
+    }
+
+    /// A file was synced when it had so many bytes of a version that is still open.
+    pub fn stable_part(&mut self, file: Id, version: usize, bytes: usize) {
+        self.get_mut(file).stable_part = (version, bytes);
+        self.stable(file);
     }
 
     /// All names of a directory are stable.

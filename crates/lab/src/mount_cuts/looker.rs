@@ -100,7 +100,7 @@ fn directory(
         let least = dir.steps.iter().rposition(|s| s.done.is_some_and(|t| t <= before)).map_or(0, |n| n + 1);
         let most = dir.steps.iter().filter(|s| s.begun <= after).count();
         let entries: Entries<'_> = objects.iter().map(|(name, object)| (name.clone(), object)).collect();
-        let Some((_, names)) = steps_there(h, dir, &entries, (least, most)) else {
+        let Some((_, names)) = steps_there(h, dir, &entries, (least, most), before) else {
             let shown: Vec<String> =
                 objects.iter().map(|(name, object)| format!("{name}: {}", described(object))).collect();
             let steps: Vec<String> = dir.steps[least.saturating_sub(3)..most]
@@ -125,7 +125,8 @@ fn directory(
                 Kind::File => {
                     let closed = node.versions.iter().rposition(|v| v.done.is_some_and(|t| t <= before));
                     let long = found.bytes.len() as u64 >= READ_BYTES_MAX;
-                    if !long && version_there(object, node, &found.bytes, closed.unwrap_or(0)).is_none() {
+                    let least = closed.unwrap_or(0);
+                    if !long && version_there((object, node), &found.bytes, least, before).is_none() {
                         seen.wrong.push(format!(
                             "{path}/{name}: has {} bytes, and had never these since {before:?}",
                             found.bytes.len()

@@ -61,6 +61,8 @@ pub struct Options {
     pub seed: u64,
     /// No round begins after this time.
     pub time_limit: Option<Duration>,
+    /// How much longer than usual a flush and a request may take, because the machine is busy.
+    pub slack: Duration,
     /// The deliberate bug that the mount is to have; needs debug assertions.
     pub bug: Option<String>,
     /// End after the first round with something wrong.
@@ -74,6 +76,8 @@ pub struct Options {
 pub struct Round {
     pub round: u32,
     pub what: What,
+    /// Milliseconds that a request of the mount takes on its way to the server and back.
+    pub round_trip_ms: u64,
     /// Milliseconds from the beginning of the work to the cut.
     pub after_ms: u64,
     /// Calls of programs that returned.

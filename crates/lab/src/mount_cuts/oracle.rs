@@ -3,7 +3,7 @@
 //! | what | must be so |
 //! |---|---|
 //! | names of a directory | those that it had for the program at some moment: after a first part of its steps, which has all that is stable |
-//! | content of a file | that of a version which is not older than what is stable; of a version that was not closed, also its beginning |
+//! | content of a file | that of a version which is not older than what is stable; of a version that was not closed, also its beginning; if the server ended in the middle of a request, of any that is not stable |
 //! | mode of a file | one that it had, not older than what is stable |
 //! | what is lost | not older than it may be |
 
@@ -55,13 +55,19 @@ impl Verdict {
 }
 
 /// Whether what is there under a name can be an object.
-fn is(found: &FoundObject, object: Id, node: &Object) -> bool {
+fn is(history: &History, found: &FoundObject, (object, node): (Id, &Object), open: Duration) -> bool {
     match (&found.kind, node.kind) {
         (Type::File, Kind::File) => {
-            // Of less than a header nobody knows whose it is; then its content decides.
             let header = object.to_be_bytes();
-            let len = found.bytes.len().min(HEADER_BYTES);
-            found.bytes[..len] == header[..len]
+            match found.bytes.get(..HEADER_BYTES) {
+                Some(begins) => begins == header,
+                // Of less than a header it is content and mode that tell it from the file that it has replaced.
+                None => {
+                    let mode = node.modes.is_empty() || node.modes.iter().any(|m| m.mode == found.mode);
+                    let torn = || history.torn && part_there(object, node, &found.bytes).is_some();
+                    mode && (version_there((object, node), &found.bytes, 0, open).is_some() || torn())
+                }
+            }
         }
         (Type::Other(Node::Dir), Kind::Dir) => true,
         (Type::Other(Node::Symlink(to)), Kind::Symlink) => *to == text(object).into_bytes(),
@@ -72,20 +78,24 @@ fn is(found: &FoundObject, object: Id, node: &Object) -> bool {
 /// In how many of these names two states differ.
 struct Difference<'a> {
     history: &'a History,
+    /// As for [`version_there`].
+    open: Duration,
     found: &'a Entries<'a>,
     names: Names,
     count: usize,
 }
 
 impl<'a> Difference<'a> {
-    fn new(history: &'a History, found: &'a Entries<'a>) -> Difference<'a> {
-        Difference { history, found, names: Names::new(), count: found.len() }
+    fn new(history: &'a History, found: &'a Entries<'a>, open: Duration) -> Difference<'a> {
+        Difference { history, open, found, names: Names::new(), count: found.len() }
     }
 
     fn differs(&self, name: &str) -> bool {
         match (self.names.get(name), self.found.get(name)) {
             (None, None) => false,
-            (Some(id), Some(found)) => !self.history.get(*id).is_some_and(|node| is(found, *id, node)),
+            (Some(id), Some(found)) => {
+                !self.history.get(*id).is_some_and(|node| is(self.history, found, (*id, node), self.open))
+            }
             _ => true,
         }
     }
@@ -103,14 +113,15 @@ impl<'a> Difference<'a> {
 }
 
 /// The most steps of a directory, not fewer than `least` and not more than `most`, after which it has these names, with the names'
-/// objects.
+/// objects. `open`: as for [`version_there`].
 pub fn steps_there(
     history: &History,
     dir: &Object,
     found: &Entries<'_>,
     (least, most): (usize, usize),
+    open: Duration,
 ) -> Option<(usize, Names)> {
-    let mut now = Difference::new(history, found);
+    let mut now = Difference::new(history, found, open);
     let mut best = (now.count == 0 && least == 0).then(|| (0, now.names.clone()));
     for (n, step) in dir.steps.iter().take(most).enumerate() {
         now.step(&step.what);
@@ -123,7 +134,7 @@ pub fn steps_there(
 
 /// What is wrong with a directory's names that it never had: those of the moment that is nearest.
 fn never(history: &History, dir: &Object, found: &Entries<'_>, least: usize) -> String {
-    let mut now = Difference::new(history, found);
+    let mut now = Difference::new(history, found, STILL_OPEN);
     let mut nearest = (usize::MAX, 0, Names::new());
     for n in 0..=dir.steps.len() {
         if n >= least && now.count < nearest.0 {
@@ -164,8 +175,17 @@ pub fn described(found: &FoundObject) -> String {
     }
 }
 
-/// Whether a file's bytes are those of a version from `least` on, or of the beginning of one that is not closed. Returns the version.
-pub fn version_there(object: Id, node: &Object, bytes: &[u8], least: usize) -> Option<usize> {
+/// For [`version_there`]: open is what was never closed.
+pub const STILL_OPEN: Duration = Duration::MAX;
+
+/// Whether a file's bytes are those of a version from `least` on, or of the beginning of one that was not closed before `open`. Returns
+/// the version.
+pub fn version_there(
+    (object, node): (Id, &Object),
+    bytes: &[u8],
+    least: usize,
+    open: Duration,
+) -> Option<usize> {
     let mut found = None;
     for n in least..node.versions.len() {
         let v = &node.versions[n];
@@ -174,13 +194,20 @@ pub fn version_there(object: Id, node: &Object, bytes: &[u8], least: usize) -> O
             How::Fresh => 0,
             How::Appended => whole.len() - v.bytes,
         };
-        let part = v.done.is_none() && bytes.len() >= before && whole.starts_with(bytes);
+        let part =
+            v.done.is_none_or(|closed| closed > open) && bytes.len() >= before && whole.starts_with(bytes);
         if whole == bytes || part {
             found = Some(n);
         }
     }
     // A file that was made, and of which no write has begun.
     found.or_else(|| (node.versions.is_empty() && bytes.is_empty()).then_some(0))
+}
+
+/// Whether a file's bytes are the beginning of a version that is not stable. Returns the version.
+fn part_there(object: Id, node: &Object, bytes: &[u8]) -> Option<usize> {
+    let is_part = |n: &usize| node.content(object, *n).starts_with(bytes);
+    (node.stable_versions..node.versions.len()).rev().find(is_part)
 }
 
 /// What is below one directory, by directory.
@@ -220,8 +247,8 @@ pub fn check(
         let Some(dir) = history.get(id) else { continue };
         let entries = forest.entries(&path);
         let shown = path.escape_ascii().to_string();
-        let Some((count, names)) = steps_there(history, dir, &entries, (dir.stable_steps, dir.steps.len()))
-        else {
+        let bounds = (dir.stable_steps, dir.steps.len());
+        let Some((count, names)) = steps_there(history, dir, &entries, bounds, STILL_OPEN) else {
             verdict.wrong(format!("{shown}: {}", never(history, dir, &entries, dir.stable_steps)));
             continue;
         };
@@ -233,7 +260,7 @@ pub fn check(
             let at = [&path[..], b"/", name.as_bytes()].concat();
             match node.kind {
                 Kind::Dir => left.push((at, object)),
-                Kind::File => file(&mut verdict, (object, node), found, &at, end),
+                Kind::File => file(&mut verdict, history, (object, node), found, &at, end),
                 Kind::Symlink => {}
             }
         }
@@ -254,9 +281,29 @@ pub fn check(
     verdict
 }
 
-fn file(verdict: &mut Verdict, (object, node): (Id, &Object), found: &FoundObject, at: &[u8], end: Duration) {
+fn file(
+    verdict: &mut Verdict,
+    history: &History,
+    (object, node): (Id, &Object),
+    found: &FoundObject,
+    at: &[u8],
+    end: Duration,
+) {
     let least = node.oldest_version();
-    match version_there(object, node, &found.bytes, least) {
+    let mut there = version_there((object, node), &found.bytes, least, STILL_OPEN);
+    if there.is_none() && history.torn {
+        there = part_there(object, node, &found.bytes);
+        verdict.loses(there.and_then(|n| node.versions[n].done), end);
+    }
+    if there.is_some_and(|n| (n, found.bytes.len()) < node.stable_part) {
+        let (version, bytes) = node.stable_part;
+        let at = at.escape_ascii();
+        verdict.wrong(format!(
+            "{at}: {} bytes; {bytes} of version {version} were synced, which is open",
+            found.bytes.len()
+        ));
+    }
+    match there {
         Some(n) => {
             for version in node.versions.iter().skip(n + 1) {
                 verdict.loses(version.done, end);
@@ -269,7 +316,7 @@ fn file(verdict: &mut Verdict, (object, node): (Id, &Object), found: &FoundObjec
                     format!("{} ({closed})", node.content(object, n).len())
                 })
                 .collect();
-            let same = version_there(object, node, &found.bytes, 0);
+            let same = version_there((object, node), &found.bytes, 0, STILL_OPEN);
             let old = same.map_or(String::new(), |n| format!(": version {n}, which is too old"));
             verdict.wrong(format!(
                 "{}: {} bytes{old}; versions {least} to {} have {} bytes",
@@ -318,22 +365,11 @@ mod tests {
         (h, top)
     }
 
-    fn found(bytes: &[u8]) -> FoundObject {
-        FoundObject {
-            kind: Type::File,
-            mode: 0o644,
-            owner: (0, 0),
-            mtime: (0, 0),
-            links: 1,
-            number: 1,
-            bytes: bytes.to_vec(),
-            wire: None,
-        }
-    }
-
     fn verdict(h: &History, top: Id, there: &[(&str, Vec<u8>)]) -> Verdict {
-        let tree: Tree =
-            there.iter().map(|(name, bytes)| (format!("t/{name}").into_bytes(), found(bytes))).collect();
+        let tree: Tree = there
+            .iter()
+            .map(|(name, bytes)| (format!("t/{name}").into_bytes(), FoundObject::file(bytes)))
+            .collect();
         check(h, top, (&Forest::new(&tree), b"t"), ms(1000), ms(985))
     }
 
@@ -363,6 +399,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_a_number_is_not_taken_for_the_one_that_was_to_replace_it() {
+        let (mut h, top) = three();
+        // An empty file d, over which an editor saves another one, and that is lost.
+        let [empty, new] = [0, 20].map(|bytes| {
+            let object = h.add(Kind::File);
+            let version = h.write(object, How::Fresh, bytes);
+            h.written(object, version, ms(40));
+            object
+        });
+        for what in [
+            Naming::Add { name: "d".into(), object: empty },
+            Naming::Add { name: "t".into(), object: new },
+            Naming::Rename { from: "t".into(), to: "d".into() },
+        ] {
+            let step = h.begin(top, what, new, ms(40));
+            h.end(top, step, ms(40));
+        }
+        let [a, b, c, whole] = [2, 3, 4, new].map(|n| h.objects[&n].content(n, 0));
+        let there = |d: Vec<u8>| [("a", a.clone()), ("b", b.clone()), ("c", c.clone()), ("d", d)];
+        let lost = verdict(&h, top, &there(Vec::new()));
+        assert!(lost.wrong.is_empty() && lost.lost == 2, "{lost:?}");
+        assert_eq!(verdict(&h, top, &there(whole)).lost, 0);
+        // Neither has such a beginning.
+        assert!(!verdict(&h, top, &there(vec![0; 3])).wrong.is_empty());
+        // An empty one over an empty one, with another mode.
+        h.objects.get_mut(&new).unwrap().versions[0].bytes = 0;
+        h.chmod(new, 0o600);
+        assert_eq!(verdict(&h, top, &there(Vec::new())).lost, 2);
+        h.chmod(new, 0o644);
+        assert_eq!(verdict(&h, top, &there(Vec::new())).lost, 0);
+    }
+
+    #[test]
     fn what_is_lost_may_not_be_old() {
         let (mut h, top) = three();
         h.objects.get_mut(&top).unwrap().stable_steps = 0;
@@ -374,6 +443,23 @@ mod tests {
     }
 
     #[test]
+    fn of_a_file_that_was_being_sent_when_the_server_ended_the_beginning_may_be_there() {
+        let (mut h, top) = three();
+        let [a, b, c] = [2, 3, 4].map(|n| h.objects[&n].content(n, 0));
+        let there = |b: &[u8], c: &[u8]| [("a", a.clone()), ("b", b.to_vec()), ("c", c.to_vec())];
+        for len in [0, 3, 15] {
+            h.torn = false;
+            assert!(!verdict(&h, top, &there(&b, &c[..len])).wrong.is_empty(), "{len}");
+            h.torn = true;
+            let part = verdict(&h, top, &there(&b, &c[..len]));
+            assert!(part.wrong.is_empty() && part.lost == 1, "{part:?}");
+            // b is stable.
+            assert!(!verdict(&h, top, &there(&b[..len], &c)).wrong.is_empty(), "{len}");
+        }
+        assert!(!verdict(&h, top, &there(&b, &[7; 9])).wrong.is_empty());
+    }
+
+    #[test]
     fn of_a_file_that_is_open_the_beginning_may_be_there() {
         let (mut h, top) = three();
         h.objects.get_mut(&4).unwrap().versions[0].done = None;
@@ -382,7 +468,22 @@ mod tests {
             let there = [("a", whole(2)), ("b", whole(3)), ("c", whole(4)[..len].to_vec())];
             assert!(verdict(&h, top, &there).wrong.is_empty(), "{len}");
         }
+        // When it was read, it was.
+        h.objects.get_mut(&4).unwrap().versions[0].done = Some(ms(500));
+        let c = &h.objects[&4];
+        let there = |open| version_there((4, c), &c.content(4, 0)[..3], 0, open).is_some();
+        assert!(there(ms(499)) && !there(ms(500)) && !there(STILL_OPEN));
+        h.objects.get_mut(&4).unwrap().versions[0].done = None;
+        let whole = |n: Id| h.objects[&n].content(n, 0);
         let other = [("a", whole(2)), ("b", whole(3)), ("c", vec![9; 3])];
         assert!(!verdict(&h, top, &other).wrong.is_empty());
+        // What was synced of it is there.
+        h.stable_part(4, 0, 12);
+        let whole = |n: Id| h.objects[&n].content(n, 0);
+        for (len, right) in [(11, false), (12, true), (20, true)] {
+            let there = [("a", whole(2)), ("b", whole(3)), ("c", whole(4)[..len].to_vec())];
+            assert_eq!(verdict(&h, top, &there).wrong.is_empty(), right, "{len}");
+        }
+        assert!(!verdict(&h, top, &[("a", whole(2)), ("b", whole(3))]).wrong.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::history::{HEADER_BYTES, History, How, Id, Kind, Moving, Naming, text};
 use super::record::Record;
+use crate::sys::close;
 use landfast_verify::rng::Rng;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -23,6 +24,9 @@ const FILE_BYTES: u64 = 12 << 10;
 /// A long one: more than a mount makes together with its name.
 const LONG_FILE_BYTES: u64 = 1500 << 10;
 
+/// One that is written in several pieces and then committed: so many bytes, and up to so many more.
+const COMMITTED_FILE_BYTES: (u64, u64) = (2200 << 10, 1000 << 10);
+
 /// Longest pause between two calls.
 const PAUSE: Duration = Duration::from_millis(8);
 
@@ -36,6 +40,8 @@ pub enum Manner {
     All,
     /// What a mount does without its server where a directory is its own.
     Alone,
+    /// Everything, in directories that others look into.
+    Seen,
 }
 
 #[derive(Debug, Clone)]
@@ -49,6 +55,8 @@ struct Kept {
     file: File,
     object: Id,
     version: usize,
+    /// Its name, if that is known to be there only when it is closed: directory and step.
+    naming: Option<(Id, usize)>,
     /// What is to be written.
     left: Vec<u8>,
     /// So many calls until then.
@@ -57,6 +65,8 @@ struct Kept {
 
 pub struct Program {
     record: Arc<Record>,
+    /// A new file's name is known to be there only when it is closed: the mount waits, or others look into the same directories.
+    names_late: bool,
     /// The top directory, on the mount.
     at: PathBuf,
     top: Id,
@@ -75,6 +85,7 @@ impl Program {
     /// A program that works in the existing, empty directory `at`, which is `top` in the record.
     pub fn new(record: Arc<Record>, at: &Path, top: Id, seed: u64, manner: Manner) -> Program {
         Program {
+            names_late: record.waits() || manner == Manner::Seen,
             record,
             at: at.to_owned(),
             top,
@@ -175,6 +186,10 @@ impl Program {
         let most = match self.rng.below(100) {
             0..6 => return 0,
             6..8 => LONG_FILE_BYTES,
+            // Each close waits for them.
+            8..12 if self.record.waits() => {
+                return (COMMITTED_FILE_BYTES.0 + self.rng.below(COMMITTED_FILE_BYTES.1)) as usize;
+            }
             8..40 => 200,
             _ => FILE_BYTES,
         };
@@ -195,11 +210,7 @@ impl Program {
     }
 
     fn mkdir(&mut self, dir: Id) -> io::Result<()> {
-        let name = self.new_name('d');
-        let object = self.record.with(|h, _| h.add(Kind::Dir));
-        let path = self.path(dir).join(&name);
-        self.naming((dir, object), Naming::Add { name: name.clone(), object }, || fs::create_dir(&path))?;
-        self.dirs.insert(object, Place { dir, name });
+        let object = self.new_dir(dir)?;
         self.at_work.push(object);
         if self.at_work.len() > DIRS_AT_WORK {
             self.at_work.remove(0);
@@ -207,7 +218,16 @@ impl Program {
         Ok(())
     }
 
-    /// Opens a new file, and notes its name. In a mount that waits the name comes with the close.
+    fn new_dir(&mut self, dir: Id) -> io::Result<Id> {
+        let name = self.new_name('d');
+        let object = self.record.with(|h, _| h.add(Kind::Dir));
+        let path = self.path(dir).join(&name);
+        self.naming((dir, object), Naming::Add { name: name.clone(), object }, || fs::create_dir(&path))?;
+        self.dirs.insert(object, Place { dir, name });
+        Ok(object)
+    }
+
+    /// Opens a new file, and notes its name, if that does not come with the close.
     fn open_new(&mut self, dir: Id, name: &str) -> io::Result<(File, Id, usize)> {
         let path = self.path(dir).join(name);
         let object = self.record.with(|h, _| h.add(Kind::File));
@@ -217,7 +237,7 @@ impl Program {
             h.begin(dir, what, object, now)
         });
         let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
-        if !self.record.waits() {
+        if !self.names_late {
             self.record.named(dir, step);
         }
         self.record.with(|h, now| h.chmod_done(object, now));
@@ -256,8 +276,8 @@ impl Program {
         if synced {
             file.sync_all()?;
         }
-        drop(file);
-        if self.record.waits() {
+        close(file)?;
+        if self.names_late {
             self.record.named(dir, step);
         }
         self.record.with(|h, now| h.written(object, version, now));
@@ -281,16 +301,27 @@ impl Program {
 
     /// A file that is held open while the program does other things.
     fn keep_open(&mut self, dir: Id) -> io::Result<()> {
-        if self.kept.is_some() || self.record.waits() {
+        if self.kept.is_some() {
             return self.create(dir);
         }
+        // A name that comes late comes some time before the close. Nothing else happens in this directory until then.
+        let dir = if self.names_late { self.new_dir(dir)? } else { dir };
         let name = self.new_name('o');
-        let (mut file, object, _) = self.open_new(dir, &name)?;
+        let (mut file, object, step) = self.open_new(dir, &name)?;
+        let mut naming = Some((dir, step)).filter(|_| self.names_late);
         let bytes = 2 + self.rng.below(FILE_BYTES) as usize;
         let (version, mut data) = self.version(object, How::Fresh, bytes);
         let left = data.split_off(bytes / 2);
         file.write_all(&data)?;
-        self.kept = Some(Kept { file, object, version, left, calls: 5 + self.rng.below(200) });
+        if self.rng.chance(400) {
+            file.sync_all()?;
+            if let Some((dir, step)) = naming.take() {
+                self.record.named(dir, step);
+            }
+            self.record.synced(|h| h.stable_part(object, version, data.len()));
+        }
+        let calls = 5 + self.rng.below(200);
+        self.kept = Some(Kept { file, object, version, naming, left, calls });
         self.files.push((object, Place { dir, name }));
         Ok(())
     }
@@ -298,7 +329,10 @@ impl Program {
     fn close_kept(&mut self) -> io::Result<()> {
         let Some(mut kept) = self.kept.take() else { return Ok(()) };
         kept.file.write_all(&kept.left)?;
-        drop(kept.file);
+        close(kept.file)?;
+        if let Some((dir, step)) = kept.naming {
+            self.record.named(dir, step);
+        }
         self.record.with(|h, now| h.written(kept.object, kept.version, now));
         self.record.closed(kept.object);
         Ok(())
@@ -436,7 +470,7 @@ impl Program {
         }
         let mut file = OpenOptions::new().append(true).open(self.join(&place))?;
         let version = self.write(&mut file, object, How::Appended)?;
-        drop(file);
+        close(file)?;
         self.record.with(|h, now| h.written(object, version, now));
         self.record.closed(object);
         Ok(())
@@ -453,7 +487,7 @@ impl Program {
         let (version, data) = self.version(object, How::Fresh, bytes);
         let mut file = OpenOptions::new().write(true).truncate(true).open(self.join(place))?;
         file.write_all(&data)?;
-        drop(file);
+        close(file)?;
         self.record.with(|h, now| h.written(object, version, now));
         self.record.closed(object);
         Ok(())

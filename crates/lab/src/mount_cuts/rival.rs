@@ -1,8 +1,8 @@
 //! Another client that changes the directories of a mount while that is cut off, and what must be so once the mount is back: what the
 //! rival has put there is there, and each change of the program that is not there was told of.
 
-use super::history::{Id, Kind, Names, Naming, Object, Stable, apply};
-use super::oracle::{Entries, Forest, Verdict, described, steps_there, version_there};
+use super::history::{Done, History, Id, Kind, Names, Naming, Object, Stable, Step, apply};
+use super::oracle::{Entries, Forest, STILL_OPEN, Verdict, described, steps_there, version_there};
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::powercut::found::{FoundObject, Type};
@@ -99,13 +99,14 @@ impl Rival {
     }
 
     /// What is wrong in the directory `top`, at `path`, after the mount has sent all. `told`: what it has told of. `before`: what was stable
-    /// before the network went; a later fsync of one file says nothing of changes in the same directory that have failed.
+    /// before the network went; a later fsync of one file says nothing of changes in the same directory that have failed. `done`: what
+    /// was done when it came back.
     pub fn check(
         &self,
         record: &Record,
         (top, path): (Id, &str),
         forest: &Forest<'_>,
-        (told, before): (&Told, &Stable),
+        (told, before, done): (&Told, &Stable, &Done),
     ) -> Verdict {
         let mut verdict = Verdict::default();
         for ((dir, name), made) in &self.made {
@@ -114,6 +115,13 @@ impl Rival {
                 continue;
             };
             verdict.names += 1;
+            let late = |h: &History| {
+                let id = dir_at(h, top, dir.strip_prefix(path.as_bytes())?)?;
+                Some(self.came_late(done, (id, h.get(id)?), dir, name))
+            };
+            if record.with(|h, _| late(h)) == Some(true) {
+                continue;
+            }
             let entries = forest.entries(dir);
             let found = entries.get(name);
             if !found.is_some_and(|f| f.kind == Type::File && f.bytes == *data) {
@@ -132,6 +140,13 @@ impl Rival {
                     let Some(node) = h.get(*object) else { continue };
                     let rival = self.made.contains_key(&(path.clone(), name.clone()));
                     let found = entries.get(name).copied();
+                    if node.kind == Kind::Dir
+                        && let Some(kept) = told.kept(&path, name)
+                    {
+                        // The mount's request to make it was executed, and its reply lost; or the rival has the name.
+                        left.push((kept.to_vec(), *object));
+                        continue;
+                    }
                     if found.is_some_and(|f| holds(h, name, (*object, node), f)) {
                         if node.kind == Kind::Dir {
                             left.push(([&path[..], b"/", name.as_bytes()].concat(), *object));
@@ -139,6 +154,9 @@ impl Rival {
                         continue;
                     }
                     let stable = is_stable(before, (id, dir), name, (*object, node));
+                    if self.came_late(done, (id, dir), &path, name) {
+                        continue;
+                    }
                     if rival || told.has(name) && !stable || is_under_way(dir, name, node) {
                         continue;
                     }
@@ -163,6 +181,33 @@ impl Rival {
     }
 }
 
+impl Rival {
+    /// Whether a call that waited until the network came back renames or removes what has this name, after the rival has changed one
+    /// of its names. The server does what such a call asks for, as if it had been made just then.
+    fn came_late(&self, done: &Done, (id, dir): (Id, &Object), path: &[u8], name: &str) -> bool {
+        let done = done.get(&id).copied().unwrap_or(0);
+        let changed = |name: &String| self.made.contains_key(&(path.to_vec(), name.clone()));
+        dir.steps.iter().skip(done).any(|step| match &step.what {
+            Naming::Add { .. } => false,
+            Naming::Remove { name: gone } => gone == name && changed(gone),
+            Naming::Rename { from, to } => (from == name || to == name) && (changed(from) || changed(to)),
+        })
+    }
+}
+
+/// The directory at a path below `top`, with a slash before each name.
+fn dir_at(history: &History, top: Id, path: &[u8]) -> Option<Id> {
+    let mut id = top;
+    for wanted in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+        let made = |s: &Step| match &s.what {
+            Naming::Add { name, object } if name.as_bytes() == wanted => Some(*object),
+            _ => None,
+        };
+        id = history.get(id)?.steps.iter().find_map(made)?;
+    }
+    Some(id)
+}
+
 /// What a mount has told of.
 #[derive(Debug)]
 pub struct Told {
@@ -176,6 +221,13 @@ impl Told {
 
     pub fn count(&self) -> u64 {
         self.lines.len() as u64
+    }
+
+    /// Where a directory is kept whose name was taken.
+    fn kept(&self, dir: &[u8], name: &str) -> Option<&[u8]> {
+        let path = format!("{}/{name}: ", String::from_utf8_lossy(dir));
+        let line = self.lines.iter().filter_map(|line| line.strip_prefix(&path));
+        line.filter_map(|said| Some(said.split_once(" is kept as ")?.1.as_bytes())).next_back()
     }
 
     /// Whether one of the lines is about a name. If there were too many to be kept, it may have been one of the others.
@@ -192,27 +244,23 @@ fn done_names(dir: &Object) -> Names {
     names
 }
 
-fn holds(
-    h: &super::history::History,
-    name: &str,
-    (object, node): (Id, &Object),
-    found: &FoundObject,
-) -> bool {
+fn holds(h: &History, name: &str, (object, node): (Id, &Object), found: &FoundObject) -> bool {
     let is_dir = matches!(found.kind, Type::Other(Node::Dir));
     if node.kind == Kind::Dir {
         return is_dir;
     }
     let entries: Entries<'_> = [(name.to_owned(), found)].into();
     let mut alone = Object::new(Kind::Dir);
-    alone.steps.push(super::history::Step {
+    alone.steps.push(Step {
         what: Naming::Add { name: name.to_owned(), object },
         object,
         begun: Default::default(),
         done: None,
     });
-    let same = steps_there(h, &alone, &entries, (1, 1)).is_some();
+    let same = steps_there(h, &alone, &entries, (1, 1), STILL_OPEN).is_some();
     let last = node.versions.iter().rposition(|v| v.done.is_some()).unwrap_or(0);
-    same && (node.kind != Kind::File || version_there(object, node, &found.bytes, last).is_some())
+    same && (node.kind != Kind::File
+        || version_there((object, node), &found.bytes, last, STILL_OPEN).is_some())
 }
 
 fn touches(what: &Naming, name: &str) -> bool {
@@ -238,4 +286,67 @@ fn is_under_way(dir: &Object, name: &str, node: &Object) -> bool {
 
 fn begun(dir: &Object, name: &str) -> bool {
     dir.steps.iter().any(|s| s.done.is_none() && touches(&s.what, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::powercut::found::Tree;
+    use std::time::Instant;
+
+    /// A program has made t, and renames it to f while the network is away; the rival makes f, and g as well. `waited`: until the network
+    /// was back.
+    fn verdict(waited: bool, what: Naming, there: &[(&str, &[u8])]) -> Verdict {
+        let record = Record::new(Instant::now(), false, 0);
+        let top = record.with(|h, _| h.add(Kind::Dir));
+        let object = record.with(|h, _| h.add(Kind::File));
+        let add = |what| record.with(|h, now| h.begin(top, what, object, now));
+        record.named(top, add(Naming::Add { name: "t".into(), object }));
+        let (before, first) = record.with(|h, _| (h.stable_now(), h.done_now()));
+        record.named(top, add(what));
+        let done = if waited { first } else { record.with(|h, _| h.done_now()) };
+        let made = ["f", "g"].map(|name| ((b"p".to_vec(), name.to_owned()), Made::File(b"rival".to_vec())));
+        let rival = Rival { made: made.into(), changes: 2 };
+        let mut tree: Tree =
+            there.iter().map(|(n, data)| (format!("p/{n}").into_bytes(), FoundObject::file(data))).collect();
+        tree.insert(b"p/g".to_vec(), FoundObject::file(b"rival"));
+        let told = Told::new(Vec::new());
+        rival.check(&record, (top, "p"), &Forest::new(&tree), (&told, &before, &done))
+    }
+
+    #[test]
+    fn a_call_that_waited_for_the_network_may_replace_what_the_rival_has_made() {
+        let renamed = || Naming::Rename { from: "t".into(), to: "f".into() };
+        assert_eq!(verdict(true, renamed(), &[("f", b"")]).wrong, Vec::<String>::new());
+        // One that did not wait was told before that it is done.
+        assert_eq!(verdict(false, renamed(), &[("f", b"")]).wrong.len(), 1);
+        // A creation replaces nothing.
+        let added = verdict(true, Naming::Add { name: "f".into(), object: 2 }, &[("t", b""), ("f", b"")]);
+        assert_eq!(added.wrong.len(), 1, "{added:?}");
+    }
+
+    #[test]
+    fn what_is_in_a_directory_whose_name_was_taken_is_looked_for_where_that_is_kept() {
+        let record = Record::new(Instant::now(), false, 0);
+        let [top, dir, object] =
+            [Kind::Dir, Kind::Dir, Kind::File].map(|kind| record.with(|h, _| h.add(kind)));
+        for (at, name, object) in [(top, "d", dir), (dir, "f", object)] {
+            let what = Naming::Add { name: name.into(), object };
+            record.named(at, record.with(|h, now| h.begin(at, what, object, now)));
+        }
+        let done = record.with(|h, _| h.done_now());
+        let line = "p/d: this name is taken on the server: what was made here is kept as p/d.kept";
+        let told = Told::new(vec![line.to_owned()]);
+        let check = |paths: &[&str]| {
+            let object = |path: &str| match path.ends_with('f') {
+                true => FoundObject::file(b""),
+                false => FoundObject { kind: Type::Other(Node::Dir), ..FoundObject::file(b"") },
+            };
+            let tree: Tree = paths.iter().map(|p| (p.as_bytes().to_vec(), object(p))).collect();
+            let before = Stable::new();
+            Rival::default().check(&record, (top, "p"), &Forest::new(&tree), (&told, &before, &done)).wrong
+        };
+        assert_eq!(check(&["p/d", "p/d.kept", "p/d.kept/f"]), Vec::<String>::new());
+        assert_eq!(check(&["p/d", "p/d.kept", "p/d/f"]).len(), 1);
+    }
 }

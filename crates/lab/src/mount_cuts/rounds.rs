@@ -1,7 +1,7 @@
 //! A round: programs work on a mount, something is cut, and what is there is compared with what they did.
 
 use super::archive;
-use super::history::{Id, Kind, Stable};
+use super::history::{Done, Id, Kind, Stable};
 use super::looker::{Seen, look};
 use super::options::{Options, Round, What};
 use super::oracle::{Forest, Verdict, check};
@@ -28,7 +28,7 @@ const PROGRAMS: u64 = 2;
 const NUMBERS: Id = 1 << 32;
 
 /// How long programs work before the cut, and after it where they go on; in milliseconds.
-const BEFORE_MS: (u64, u64) = (200, 3500);
+const BEFORE_MS: (u64, u64) = (200, 4500);
 const AFTER_MS: (u64, u64) = (300, 1500);
 
 /// How long the server is down, the longest, in milliseconds.
@@ -40,6 +40,7 @@ const LOOK_MS: u64 = 4000;
 /// Programs at work on a mount.
 struct Work {
     mount: FuseMount,
+    round_trip_ms: u64,
     programs: Vec<Worker>,
 }
 
@@ -57,13 +58,13 @@ fn between(rng: &mut Rng, (least, most): (u64, u64)) -> Duration {
 impl Work {
     /// Mounts a new directory of the server, and lets programs work there.
     fn begin(stand: &mut Stand<'_>, options: &Options, what: What, dir: &str, rng: &mut Rng) -> Result<Work> {
-        stand.next(dir, rng)?;
+        let round_trip_ms = stand.next(dir, rng)?;
         let url = format!("nfs://{}/{dir}?version=4.2", stand.link.addr());
         let close = if options.local { "close=local" } else { "close=wait" };
         let bug = options.bug.iter().map(|bug| ("LANDFAST_MOUNT_BUG".to_owned(), bug.clone()));
         let at = stand.scratch().join(format!("at-{dir}"));
         let mount = FuseMount::start_with(&url, &at, close, &bug.collect::<Vec<_>>())?;
-        let mut work = Work { mount, programs: Vec::new() };
+        let mut work = Work { mount, round_trip_ms, programs: Vec::new() };
         let start = Instant::now();
         let tar = u64::from(what != What::Network);
         for n in 0..PROGRAMS + tar {
@@ -77,10 +78,19 @@ impl Work {
             let (record, at, top, seed) =
                 (worker.record.clone(), at.join(&worker.dir), worker.top, rng.next_u64());
             let scratch = stand.scratch().to_owned();
-            let manner = if what == What::Network { Manner::Alone } else { Manner::All };
-            let run = move || match n < PROGRAMS as usize {
-                true => Program::new(record, &at, top, seed, manner).run(),
-                false => archive::run(&record, &at, top, &scratch, seed),
+            let manner = match what {
+                What::Network => Manner::Alone,
+                What::Look => Manner::Seen,
+                What::Kill | What::Server | What::Both => Manner::All,
+            };
+            let run = move || {
+                if let Err(e) = crate::sys::own_files() {
+                    return record.failed(&format!("open files of its own: {e}"));
+                }
+                match n < PROGRAMS as usize {
+                    true => Program::new(record, &at, top, seed, manner).run(),
+                    false => archive::run(&record, &at, top, &scratch, seed),
+                }
             };
             let thread = std::thread::Builder::new().name(worker.dir.clone());
             worker.thread = Some(thread.spawn(run).context(|| "start a thread".to_owned())?);
@@ -112,6 +122,11 @@ impl Work {
 
     fn now(&self) -> Duration {
         self.programs.first().map_or(Duration::ZERO, |p| p.record.now())
+    }
+
+    /// Whether each call is stable when it returns.
+    fn waits(&self) -> bool {
+        self.programs.iter().all(|p| p.record.waits())
     }
 
     fn calls(&self) -> u64 {
@@ -208,6 +223,7 @@ pub(super) fn round(stand: &mut Stand<'_>, options: &Options, what: What, n: u32
     let mut report = Round {
         round: n,
         what,
+        round_trip_ms: 0,
         after_ms: 0,
         calls: 0,
         names: 0,
@@ -220,7 +236,8 @@ pub(super) fn round(stand: &mut Stand<'_>, options: &Options, what: What, n: u32
     };
     let dir = format!("{}{n}", what.name());
     let mut work = Work::begin(stand, options, what, &dir, &mut rng)?;
-    let place = Place { stand, dir: &dir };
+    report.round_trip_ms = work.round_trip_ms;
+    let place = Place { stand, dir: &dir, slack: options.slack };
     let done = match what {
         What::Kill => kill(place, &mut work, &mut rng, &mut report),
         What::Server => server(place, &mut work, &mut rng, &mut report),
@@ -260,6 +277,8 @@ fn millis(time: Duration) -> u64 {
 struct Place<'a, 'b> {
     stand: &'a mut Stand<'b>,
     dir: &'a str,
+    /// See [`Options::slack`].
+    slack: Duration,
 }
 
 fn kill(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Round) -> Result<Verdict> {
@@ -268,7 +287,8 @@ fn kill(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Round
     report.after_ms = millis(end);
     report.wrong.extend(work.failures());
     work.kill()?;
-    work.verdict(place.stand, place.dir, end, MOUNT_CUTS_LOST_MAX)
+    place.stand.mount_is_gone(rng)?;
+    work.verdict(place.stand, place.dir, end, MOUNT_CUTS_LOST_MAX + place.slack)
 }
 
 fn server(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Round) -> Result<Verdict> {
@@ -312,7 +332,8 @@ fn both(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Round
         work.kill()?;
     }
     place.stand.recover(process_only)?;
-    work.verdict(place.stand, place.dir, end, MOUNT_CUTS_LOST_MAX)
+    work.programs.iter().for_each(|p| p.record.with(|h, _| h.torn = true));
+    work.verdict(place.stand, place.dir, end, MOUNT_CUTS_LOST_MAX + place.slack)
 }
 
 fn network(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Round) -> Result<Verdict> {
@@ -336,15 +357,19 @@ fn network(place: Place<'_, '_>, work: &mut Work, rng: &mut Rng, report: &mut Ro
     std::thread::sleep(longer.saturating_sub(begin.elapsed()));
     // Nothing that they do can be in the rival's way from here on.
     work.tell_to_end(false);
+    let done: Vec<Done> = work.programs.iter().map(|p| p.record.with(|h, _| h.done_now())).collect();
     place.stand.link.heal();
     work.join()?;
     let told = Told::new(work.mount.told(MOUNT_CUTS_PATIENCE)?);
     report.told = told.count();
+    // What a mount that waits has not done the program was told, by an error of its call.
+    let told = if work.waits() { Told::new(Vec::new()) } else { told };
     let tree = place.stand.tree(place.dir)?;
     let forest = Forest::new(&tree);
     let mut all = Verdict::default();
-    for (program, before) in work.programs.iter().zip(&before) {
-        all.add(rival.check(&program.record, (program.top, &program.dir), &forest, (&told, before)));
+    for ((program, before), done) in work.programs.iter().zip(&before).zip(&done) {
+        let at = (program.top, program.dir.as_str());
+        all.add(rival.check(&program.record, at, &forest, (&told, before, done)));
     }
     Ok(all)
 }
@@ -371,7 +396,7 @@ fn second_client(
     report.names = seen.names;
     report.longest_wait_ms = millis(seen.longest);
     report.wrong.extend(seen.wrong);
-    if seen.longest > MOUNT_CUTS_WAIT_MAX {
+    if seen.longest > MOUNT_CUTS_WAIT_MAX + place.slack {
         report.wrong.push(format!("the second client has waited for {} ms", report.longest_wait_ms));
     }
     client.into_session().close()?;

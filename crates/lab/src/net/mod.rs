@@ -43,6 +43,9 @@ struct Shared {
     healed: Condvar,
     bytes: AtomicU64,
     streams: Mutex<Vec<TcpStream>>,
+    /// Connections on which something may still be on its way to the server.
+    sending: Mutex<usize>,
+    delivered: Condvar,
 }
 
 impl Shared {
@@ -113,6 +116,8 @@ impl Link {
             healed: Condvar::new(),
             bytes: AtomicU64::new(0),
             streams: Mutex::new(Vec::new()),
+            sending: Mutex::new(0),
+            delivered: Condvar::new(),
         });
         let accepting = shared.clone();
         let accept = move || {
@@ -150,6 +155,18 @@ impl Link {
 
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Bytes that come from now on need half of this in each direction; not calibrated.
+    pub fn set_round_trip(&self, rtt: Duration) {
+        self.shared.one_way_ns.store(clock::ns(rtt) / 2, Ordering::Relaxed);
+    }
+
+    /// Waits until all clients have closed their connections, or these are broken, and what they had sent has reached the server. `false`: it has
+    /// not after `patience`.
+    pub fn wait_delivered(&self, patience: Duration) -> bool {
+        let mut sending = self.shared.sending.lock();
+        !self.shared.delivered.wait_while_for(&mut sending, |n| *n > 0, patience).timed_out()
     }
 
     /// New connections go to another server from now on.
@@ -217,8 +234,27 @@ impl Drop for Link {
     }
 }
 
+/// A connection on which something may be on its way to the server.
+struct Sending(Arc<Shared>);
+
+impl Sending {
+    fn new(shared: &Arc<Shared>) -> Sending {
+        *shared.sending.lock() += 1;
+        Sending(shared.clone())
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        *self.0.sending.lock() -= 1;
+        self.0.delivered.notify_all();
+    }
+}
+
 /// Connects on to the target and starts the four threads.
 fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+    // The first direction is the one to the server.
+    let mut sending = Some(Sending::new(shared));
     let target = *shared.target.lock();
     let server = TcpStream::connect(target)?;
     // Known before the first byte passes: whoever has seen that byte can sever the link.
@@ -234,11 +270,13 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
             input.fill(&mut from, |bytes| reading.due_ns(up, bytes));
         })?;
         let writing = shared.clone();
+        let sending = sending.take().filter(|_| up);
         std::thread::Builder::new().name("link-out".into()).spawn(move || {
             clock::sharpen_this_thread();
             let passed = output.drain(&mut to, clock::ns(SPIN), || writing.pass());
             writing.bytes.fetch_add(passed, Ordering::Relaxed);
             let _ = to.shutdown(Shutdown::Write);
+            drop(sending);
         })?;
     }
     Ok(())
@@ -361,6 +399,29 @@ mod tests {
         link.heal();
         server.set_read_timeout(None).unwrap();
         server.read_exact(&mut [0]).unwrap();
+    }
+
+    #[test]
+    fn what_was_sent_before_a_close_is_delivered_or_lost_with_its_connection() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let link = Link::start(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
+        assert!(link.wait_delivered(Duration::ZERO));
+        for lost in [false, true] {
+            link.set_round_trip(Duration::from_millis(200));
+            let mut client = TcpStream::connect(link.addr()).unwrap();
+            let mut server = listener.accept().unwrap().0;
+            client.write_all(b"x").unwrap();
+            assert!(!link.wait_delivered(Duration::from_millis(1)), "the client has not closed");
+            drop(client);
+            if lost {
+                link.sever();
+            }
+            assert!(link.wait_delivered(Duration::from_secs(10)));
+            let mut got = Vec::new();
+            // A broken connection may end with an error.
+            let _ = server.read_to_end(&mut got);
+            assert_eq!(got, if lost { &b""[..] } else { b"x" });
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
 use crate::limits::{READY_POLL, READY_WAIT};
-use crate::served::free_port;
+use crate::served::ReservedPort;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const BACKENDS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/gane
 #[derive(Debug)]
 pub struct Ganesha {
     child: Child,
-    addr: SocketAddr,
+    port: ReservedPort,
     _scratch: tempfile::TempDir,
 }
 
@@ -48,10 +48,10 @@ impl Ganesha {
     pub fn start(dir: &Path) -> Result<Self> {
         possible()?;
         let scratch = crate::machine::scratch_dir("landfast-ganesha-")?;
-        let addr = free_port()?;
+        let port = ReservedPort::new()?;
         let file = |name: &str| scratch.path().join(name);
         let conf = file("ganesha.conf");
-        std::fs::write(&conf, config(dir, addr.port(), &file("recovery")))
+        std::fs::write(&conf, config(dir, port.addr().port(), &file("recovery")))
             .context(|| format!("write {}", conf.display()))?;
         let words = [PathBuf::from(PROGRAM), "-F".into(), "-f".into(), conf, "-L".into(), file("messages")]
             .into_iter()
@@ -59,14 +59,14 @@ impl Ganesha {
             .map(|p| p.to_string_lossy().into_owned())
             .collect();
         let child = Child::start("nfs-ganesha", Role::Program(words), Output::Keep)?;
-        let mut server = Ganesha { child, addr, _scratch: scratch };
+        let mut server = Ganesha { child, port, _scratch: scratch };
         server.wait()?;
         Ok(server)
     }
 
     fn wait(&mut self) -> Result<()> {
         let start = Instant::now();
-        while TcpStream::connect(self.addr).is_err() {
+        while TcpStream::connect(self.addr()).is_err() {
             if let Some(status) = self.child.ended() {
                 let what = format!("ended before it served ({status}): {}", self.messages());
                 return Err(Error::Child { role: "nfs-ganesha", what });
@@ -87,7 +87,7 @@ impl Ganesha {
     }
 
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.port.addr()
     }
 
     /// Stops it where it is (SIGSTOP), as a power cut does: not one more reply leaves it.

@@ -46,6 +46,21 @@ pub struct Wire {
 pub type Tree = BTreeMap<Path, FoundObject>;
 
 impl FoundObject {
+    /// A file with this content, for tests.
+    #[cfg(test)]
+    pub(crate) fn file(bytes: &[u8]) -> FoundObject {
+        FoundObject {
+            kind: Type::File,
+            mode: 0o644,
+            owner: (0, 0),
+            mtime: (0, 0),
+            links: 1,
+            number: 1,
+            bytes: bytes.to_vec(),
+            wire: None,
+        }
+    }
+
     /// How it differs from a member of an archive that was extracted to its end. Of a directory only the type counts, because
     /// `untar` sets its attributes last.
     pub fn differs_from(&self, member: &Member) -> Option<String> {

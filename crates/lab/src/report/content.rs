@@ -168,6 +168,15 @@ pub enum Picture {
     Packets(Vec<Lane>),
 }
 
+impl Picture {
+    /// A line for each way, over the round trip.
+    pub fn by_round_trip(series: Vec<Series>) -> Picture {
+        let name = "Files a second, by the round trip".to_owned();
+        let (x, y) = (Axis::log("round trip in ms"), Axis::log("files a second"));
+        Picture::Lines(vec![Chart { name, x, y, series }])
+    }
+}
+
 /// What a row has found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Found {
@@ -215,10 +224,21 @@ pub struct Kept {
     /// When it ended, in seconds since 1970.
     pub ended_s: u64,
     pub took_s: f64,
+    /// How many processors had other work meanwhile, on average.
+    #[serde(default)]
+    pub others: Option<f64>,
     pub found: Found,
 }
 
+/// The part of the processors with other work from which on a machine was busy: times of such a row say little.
+pub const BUSY_SHARE: f64 = 0.15;
+
 impl Kept {
+    /// Whether the machine had so much other work that the row's times say little.
+    pub fn was_busy(&self) -> bool {
+        self.others.is_some_and(|others| others > BUSY_SHARE * self.machine.processors.max(1) as f64)
+    }
+
     pub fn holds(&self) -> bool {
         self.found.checks.iter().all(|check| check.holds)
     }

@@ -81,6 +81,7 @@ mod tests {
             machine: machine(),
             ended_s: 1,
             took_s: 0.5,
+            others: Some(0.25),
             found: Found::new(picture, Table::default()),
         }
     }

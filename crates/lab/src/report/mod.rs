@@ -6,6 +6,7 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `busy` | other work of the machine meanwhile |
 //! | `content` | what a row has found, as it is kept |
 //! | `plan` | what a row is given |
 //! | `keep` | the files of kept rows |
@@ -14,6 +15,7 @@
 //! | `claims` | the claims that many rows have |
 //! | `rows` | the rows |
 
+mod busy;
 mod claims;
 pub mod content;
 mod guests;
@@ -112,6 +114,7 @@ fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
     plan.step("waiting until the machine's own disks have what was written before")?;
     crate::sys::settle();
     let start = Instant::now();
+    let watch = busy::Watch::begin();
     let found = crate::namespace::run_private(|| (row.run)(plan))??;
     let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let archive =
@@ -133,6 +136,7 @@ fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
         machine: keep::machine(),
         ended_s: ended.as_secs(),
         took_s: start.elapsed().as_secs_f64(),
+        others: watch.others(),
         found,
     })
 }

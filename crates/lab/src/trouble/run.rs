@@ -10,7 +10,7 @@ use crate::powercut::workload::{Mixed, Workload};
 use crate::powercut::{check, found};
 use crate::rig::{Rig, RigOptions};
 use crate::serial::{Action, Actor, Node, v3};
-use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::served::{Durability, ReservedPort, ServeOptions, Served};
 use landfast_verify::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -202,7 +202,8 @@ impl Harness<'_> {
         // Empty: it becomes a half of the log that is made.
         let half = self.rig.scratch().join("half");
         std::fs::write(&half, b"").context(|| format!("make {}", half.display()))?;
-        let metrics = free_port()?;
+        let reserved = ReservedPort::new()?;
+        let metrics = reserved.addr();
         let server = self.serve(Some(metrics), self.fault.beside)?;
         let mut setup = peer(server.addr(), "probe", "", Version::V4)?;
         probe::prepare(&mut setup)?;

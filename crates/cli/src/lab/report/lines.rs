@@ -1,7 +1,7 @@
 //! Bars, and lines over one axis.
 
 use super::figures::plain;
-use crate::page::svg::{Scale, chart, decades, fitted, held, level, n, short, wide};
+use crate::page::svg::{Scale, chart, decades, fitted, held, level, n, short, wide, wrapped};
 use landfast_lab::report::content::{Axis, Bar, Chart, Series, Whose};
 use maud::{Markup, html};
 
@@ -18,7 +18,9 @@ pub fn class(whose: Whose) -> &'static str {
 /// How much wider bold text is.
 pub const BOLD: f64 = 1.06;
 
-const ROW: f64 = 38.0;
+/// The height of a bar with what is around it, and of each line of its name.
+const BAR: f64 = 22.0;
+const NAME: f64 = 16.0;
 const TOP: f64 = 24.0;
 
 /// One bar a line, on a logarithmic scale from a power of ten, with marks for what the equation allows.
@@ -31,11 +33,21 @@ pub fn bars(axis: &Axis, bars: &[Bar], width: f64) -> Markup {
         true => Scale::log((from, to), (left, right - left)),
         false => Scale::linear((from, to), (left, right - left)),
     };
-    let bottom = TOP + ROW * bars.len() as f64;
+    let mut bottom = TOP;
+    let placed: Vec<(f64, Vec<String>, &Bar)> = bars
+        .iter()
+        .map(|bar| {
+            let (top, name) = (bottom, name_lines(bar, width));
+            bottom += BAR + NAME * name.len() as f64;
+            (top, name, bar)
+        })
+        .collect();
     let ticks = if axis.log { log_ticks(from, to, 8) } else { crate::page::svg::ticks(to, 6) };
     let has_limits = bars.iter().any(|bar| bar.limit.is_some());
-    let heading =
-        if has_limits { format!("{} (line: limit by the equation)", axis.name) } else { axis.name.clone() };
+    let scale = if axis.log { ", log scale" } else { "" };
+    let limits = if has_limits { ["; line: limit by the equation", "; line: limit"] } else { [""; 2] };
+    let [long, short_one] = limits.map(|limits| format!("{}{scale}{limits}", axis.name));
+    let heading = if wide(&long) <= width / BOLD { long } else { short_one };
     let inside = html! {
         text.heading x="0" y="14" { (fitted(&heading, width / BOLD).unwrap_or_default()) }
         @for v in ticks {
@@ -43,23 +55,30 @@ pub fn bars(axis: &Axis, bars: &[Bar], width: f64) -> Markup {
             @let label = short(v);
             text.tick x=(n(held(x.at(v), &label, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (label) }
         }
-        @for (i, bar) in bars.iter().enumerate() { (one_bar(bar, TOP + ROW * i as f64, width, &x, left)) }
+        @for (top, name, bar) in &placed { (one_bar(bar, name, *top, width, &x, left)) }
     };
     chart((width, bottom + 20.0), &axis.name, &inside)
 }
 
-fn one_bar(bar: &Bar, top: f64, width: f64, x: &Scale, left: f64) -> Markup {
-    let value = plain(bar.value);
+/// What stands above a bar, beside its value.
+fn name_lines(bar: &Bar, width: f64) -> Vec<String> {
     let note = if bar.whose == Whose::NotDurable { " (NOT DURABLE)" } else { "" };
-    let room = (width - 24.0 - wide(&value)) / BOLD - wide(note);
+    wrapped(&format!("{}{note}", bar.name), (width - 24.0 - wide(&plain(bar.value))) / BOLD)
+}
+
+fn one_bar(bar: &Bar, name: &[String], top: f64, width: f64, x: &Scale, left: f64) -> Markup {
+    let value = plain(bar.value);
+    let below = top + NAME * name.len() as f64;
     html! {
         g {
-            title { (bar.name) (note) ": " (value) @if let Some(limit) = bar.limit { "; by the equation " (plain(limit)) } }
-            @if let Some(name) = fitted(&bar.name, room) { text.name x="6" y=(n(top + 15.0)) { (name) (note) } }
+            title { (name.join(" ")) ": " (value) @if let Some(limit) = bar.limit { "; by the equation " (plain(limit)) } }
+            @for (i, line) in name.iter().enumerate() {
+                text.name x="6" y=(n(top + 15.0 + NAME * i as f64)) { (line) }
+            }
             text.value x=(n(width - 6.0)) y=(n(top + 15.0)) text-anchor="end" { (value) }
-            rect.(class(bar.whose)) x=(n(left)) y=(n(top + 20.0)) width=(n((x.at(bar.value) - left).max(1.0))) height="12" rx="2" {}
+            rect.(class(bar.whose)) x=(n(left)) y=(n(below + 4.0)) width=(n((x.at(bar.value) - left).max(1.0))) height="12" rx="2" {}
             @if let Some(limit) = bar.limit {
-                line.limit x1=(n(x.at(limit))) x2=(n(x.at(limit))) y1=(n(top + 17.0)) y2=(n(top + 35.0)) {}
+                line.limit x1=(n(x.at(limit))) x2=(n(x.at(limit))) y1=(n(below + 1.0)) y2=(n(below + 19.0)) {}
             }
         }
     }
@@ -173,7 +192,7 @@ fn one_line(series: &Series, x: &Scale, y: &Scale) -> Markup {
 
 /// The names of the series with their lines, as many beside each other as have room, and how high they are.
 fn keys(series: &[Series], width: f64) -> (Markup, f64) {
-    let (mut x, mut y) = (0.0, 0.0);
+    let (mut x, mut y, mut lines) = (0.0, 0.0, 1);
     let mut places = Vec::new();
     for s in series {
         let name = match s.whose {
@@ -182,9 +201,11 @@ fn keys(series: &[Series], width: f64) -> (Markup, f64) {
         };
         let room = 34.0 + wide(&name) + 14.0;
         if x > 0.0 && x + room > width {
-            (x, y) = (0.0, y + KEY);
+            (x, y, lines) = (0.0, y + KEY + NAME * (lines - 1) as f64, 1);
         }
-        places.push((x, y, s, fitted(&name, (width - 34.0) * 1.12).unwrap_or_default()));
+        let name = wrapped(&name, width - 34.0);
+        lines = lines.max(name.len());
+        places.push((x, y, s, name));
         x += room;
     }
     let keys = html! {
@@ -192,10 +213,12 @@ fn keys(series: &[Series], width: f64) -> (Markup, f64) {
             @let tone = format!("t{}", s.tone);
             @let dashed = if s.is_limit { "dashed" } else { "" };
             path.line.(tone).(dashed) d={ "M" (n(x)) " " (n(y + 6.0)) "h26" } {}
-            text x=(n(x + 32.0)) y=(n(y + 10.0)) { (name) }
+            @for (i, line) in name.iter().enumerate() {
+                text x=(n(x + 32.0)) y=(n(y + 10.0 + NAME * i as f64)) { (line) }
+            }
         }
     };
-    (keys, y + KEY)
+    (keys, y + KEY + NAME * (lines - 1) as f64)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The report as Markdown with pictures beside it.
 
 use super::figures::{claim, shown};
-use super::page::{TITLE, machine_words, not_measured};
+use super::page::{TITLE, busy_words, ended, machine_words, not_measured, others_words, size_words};
 use crate::page::svg::plain_time;
 use landfast_lab::report::content::{Kept, Report, Table, Whose};
 use std::fmt::Write;
@@ -14,11 +14,19 @@ pub fn markdown(report: &Report, pictures: impl Fn(&Kept) -> usize) -> String {
     let _ = write!(
         say,
         "Written by `landfast lab report` ([what it measures](lab.md#the-report)): each row is one experiment on emulated disks and \
-         networks, with its peers in the same run on the same machine. Green is Landfast, blue are others that keep what they acknowledge, \
+         networks, with its peers in the same run on the same machine. In bars green is Landfast, blue are others that keep what they acknowledge, \
          grey is a local filesystem, red can lose what it has acknowledged. Compare figures within a row; another machine has other times.\n\n"
     );
-    if let Some(row) = report.rows.first() {
-        let _ = writeln!(say, "{}.\n", machine_words(&row.machine));
+    if let (Some(row), Some(last)) = (report.rows.first(), report.rows.iter().max_by_key(|row| row.ended_s)) {
+        let claims = report.rows.iter().flat_map(|row| &row.found.checks);
+        let (all, broken) = (claims.clone().count(), claims.filter(|check| !check.holds).count());
+        let _ = writeln!(say, "- {all} claims, {broken} of them do not hold. {}.", ended(last));
+        let _ = writeln!(say, "- {}.", machine_words(&row.machine));
+        let _ = writeln!(say, "- {}.", size_words(report));
+        if let Some(busy) = busy_words(report) {
+            let _ = writeln!(say, "- **{busy}.**");
+        }
+        let _ = writeln!(say);
     }
     for row in &report.rows {
         one_row(say, row, pictures(row));
@@ -66,7 +74,8 @@ fn one_row(say: &mut String, row: &Kept, pictures: usize) {
     for absent in &found.absent {
         let _ = writeln!(say, "- Not here: {absent}");
     }
-    let _ = write!(say, "\nAgain, in {}: `{}`\n\n", plain_time(row.took_s), row.command);
+    let others = others_words(row).map(|words| format!(" {words}.")).unwrap_or_default();
+    let _ = write!(say, "\nAgain, in {}: `{}`.{others}\n\n", plain_time(row.took_s), row.command);
 }
 
 fn table(say: &mut String, of: &Table) {

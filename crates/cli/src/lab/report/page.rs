@@ -1,6 +1,6 @@
 //! The page: rows one below another, each with what was asked, its picture, its table and its claims.
 
-use super::figures::{claim, shown};
+use super::figures::{claim, plain, shown};
 use super::lines::{bars, class, lines};
 use super::maps::{map, packets};
 use crate::page::svg::{WIDE, both, plain_time};
@@ -8,6 +8,7 @@ use crate::page::words::sentence;
 use crate::page::{STYLE, document};
 use crate::units::{show_bytes, show_count};
 use landfast_lab::report::content::{Kept, Left, Machine, Picture, Report, Table, Whose};
+use landfast_lab::report::rows;
 use maud::{Markup, html};
 
 const OWN_STYLE: &str = include_str!("style.css");
@@ -24,8 +25,8 @@ pub fn page(report: &Report) -> String {
                 @if broken == 0 { "all hold" } @else { (show_count(broken as u64)) " of them do not hold" }
             }
             p {
-                "Each row is one experiment on emulated disks and networks, with its peers in the same run on the same machine. Green is \
-                 Landfast, blue are others that keep what they acknowledge, grey is a local filesystem, red can lose what it has acknowledged. \
+                "Each row is one experiment on emulated disks and networks, with its peers in the same run on the same machine. In bars and tables \
+                 green is Landfast, blue are others that keep what they acknowledge, grey is a local filesystem, red can lose what it has acknowledged. \
                  Compare figures within a row; times of another machine are others."
             }
             nav { ol {
@@ -49,10 +50,52 @@ fn when(report: &Report) -> Markup {
     machines.dedup();
     html! {
         @for machine in machines { p { (machine_words(machine)) } }
-        @if report.rows.iter().any(|row| row.quick) {
-            p { "A quick run with small sizes: its times say little, its counts are exact." }
-        }
+        p { (sentence(&size_words(report))) }
+        @if let Some(busy) = busy_words(report) { p.busy { (busy) "." } }
     }
+}
+
+/// The size of the run, and the command that repeats it.
+pub fn size_words(report: &Report) -> String {
+    let measured: Vec<String> = report.rows.iter().map(|row| row.row.to_string()).collect();
+    let only = match measured.len() + report.left.len() < rows().count() {
+        true => format!(" --only {}", measured.join(",")),
+        false => String::new(),
+    };
+    match report.rows.iter().any(|row| row.quick) {
+        true => format!(
+            "A quick run with small sizes: its times say little, its counts are exact. Again: `landfast lab report --quick{only} --out DIR`"
+        ),
+        false => format!("A run of the whole sizes. Again: `landfast lab report{only} --out DIR`"),
+    }
+}
+
+/// The rows during which the machine had other work; none if there are none.
+pub fn busy_words(report: &Report) -> Option<String> {
+    let busy: Vec<&Kept> = report.rows.iter().filter(|row| row.was_busy()).collect();
+    let numbers: Vec<String> = busy.iter().map(|row| row.row.to_string()).collect();
+    let rows = match (busy.len(), report.rows.len()) {
+        (0, _) => return None,
+        (n, all) if n == all => "all rows".to_owned(),
+        (1, _) => format!("row {}", numbers[0]),
+        _ => format!("rows {}", numbers.join(", ")),
+    };
+    let most = busy.iter().filter_map(|row| row.others).fold(0.0, f64::max);
+    Some(format!(
+        "The machine was busy with other work during {rows} (up to {} of its {} processors): their counts are exact, their times rough",
+        plain(most),
+        report.rows.first()?.machine.processors
+    ))
+}
+
+/// How much other work the machine had during a row.
+pub fn others_words(row: &Kept) -> Option<String> {
+    let others = plain(row.others?);
+    let processors = row.machine.processors;
+    Some(match row.was_busy() {
+        true => format!("The machine was busy: {others} of its {processors} processors had other work"),
+        false => format!("{others} of the machine's {processors} processors had other work"),
+    })
 }
 
 pub fn machine_words(machine: &Machine) -> String {
@@ -92,12 +135,12 @@ fn one_row(row: &Kept) -> Markup {
                 ul.aside { @for absent in &found.absent { li { (sentence(absent)) } } }
             }
             p.command { code { (row.command) } }
-            p.aside { (ended(row)) ", in " (plain_time(row.took_s)) "." }
+            p.aside { (ended(row)) ", in " (plain_time(row.took_s)) "." @if let Some(others) = others_words(row) { " " (others) "." } }
         }
     }
 }
 
-fn ended(row: &Kept) -> String {
+pub fn ended(row: &Kept) -> String {
     let at = i64::try_from(row.ended_s).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
     at.map(|t| format!("Measured {t:.0}")).unwrap_or_else(|| "Measured".to_owned())
 }
@@ -131,7 +174,12 @@ pub fn pictures(row: &Kept) -> Vec<String> {
         Picture::Lines(charts) => charts.iter().map(|chart| lines(chart, WIDE)).collect(),
         one => vec![picture(one, WIDE)],
     };
-    let style = format!("<style>{}{}</style>", svg_rules(STYLE), svg_rules(OWN_STYLE));
+    // With a ground of its own: the page around it may be dark where the picture is light.
+    let style = format!(
+        "<style>{}{}svg {{ background: var(--page); }}</style>",
+        svg_rules(STYLE),
+        svg_rules(OWN_STYLE)
+    );
     all.into_iter()
         .filter_map(|svg| {
             let text = svg.into_string();
@@ -148,7 +196,8 @@ fn svg_rules(style: &str) -> String {
     for line in style.lines() {
         let opens = line.matches('{').count() as i32 - line.matches('}').count() as i32;
         let is_colours = line.starts_with(":root") || line == "@media (prefers-color-scheme: dark) {";
-        let is_rule = line.starts_with("svg ")
+        // What places a picture in the page would shift and cut one that stands alone.
+        let is_rule = line.starts_with("svg ") && !line.starts_with("svg {")
             || line.starts_with('.') && line.contains("{ fill:")
             || line.starts_with("@media (prefers-color-scheme: dark) { svg");
         if in_colours > 0 || is_colours || is_rule {
@@ -169,7 +218,7 @@ mod tests {
     fn pictures_alone_have_their_colours_and_nothing_of_the_page() {
         let rules = format!("{}{}", svg_rules(STYLE), svg_rules(OWN_STYLE));
         assert!(rules.contains("--t0:") && rules.contains("svg .ours") && rules.contains(".rtt { fill"));
-        assert!(!rules.contains("#verdict") && !rules.contains(".claims"));
+        assert!(!rules.contains("#verdict") && !rules.contains(".claims") && !rules.contains("margin"));
         assert_eq!(rules.matches('{').count(), rules.matches('}').count());
     }
 }

@@ -55,7 +55,9 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
     let counts = Counts::of(choices.files.unwrap_or(FILES));
     let settings = settings(&choices.round_trips_ms, &choices.flushes_ms);
     let mut found = crate::namespace::run_private(|| {
-        let kit = Kit::make(counts, programs::has)?;
+        // What no work needs is not made.
+        let needed = |program: &str| works.iter().any(|work| work.needs.contains(&program));
+        let kit = Kit::make(counts, |program| needed(program) && programs::has(program))?;
         let bytes = DISK_BYTES + DISK_BYTES_EACH * counts.files;
         let rig = Rig::new(&RigOptions { data_bytes: bytes, log_bytes: LOG_BYTES, ..RigOptions::default() })?;
         let options = choices.mount_options.clone();
@@ -155,7 +157,7 @@ impl Bench {
         work: &Work,
         took: &Took,
         local: &Took,
-        (rtt_ms, untar): (f64, Option<f64>),
+        (rtt_ms, untar): (f64, Option<Took>),
     ) {
         let objects = (work.objects)(&self.kit.counts) as f64;
         let each = |n: u64| n as f64 / objects;
@@ -174,8 +176,12 @@ impl Bench {
                 ("times_local", took.seconds / local.seconds),
             ],
         );
-        if let Some(seconds) = untar.filter(|_| is_tar(work)) {
-            row.values.insert("untar_seconds".into(), seconds);
+        if let Some(untar) = untar.filter(|_| is_tar(work)) {
+            row.values.extend([
+                ("untar_seconds".into(), untar.seconds),
+                ("untar_rpcs_each".into(), each(untar.rpcs)),
+                ("untar_log_flushes_each".into(), each(untar.flushes[0])),
+            ]);
         }
         self.found.lines.push(row);
         // Version 3 takes one for each step.
@@ -260,26 +266,29 @@ impl Bench {
         Ok((server, link))
     }
 
-    /// Seconds of `landfast untar`, if `tar` is among the works.
+    /// `landfast untar`, if `tar` is among the works.
     fn untar(
         &mut self,
         latency: Latency,
         round_trip_ms: f64,
         progress: Progress<'_>,
         before: &str,
-    ) -> Result<Option<f64>> {
+    ) -> Result<Option<Took>> {
         if !self.works.iter().any(|work| work.name == works::ALL[0].name) {
             return Ok(None);
         }
         progress(&format!("{before}: landfast untar"));
         let (server, link) = self.serve(latency, round_trip_ms)?;
         let archive = self.kit.path().join("archive.tar");
+        let stats = self.rig.stats()?;
         let taken = crate::measure::untar(link.addr(), &archive, std::process::Stdio::null())?;
+        let since = self.rig.stats()?.since(&stats);
         crate::verify::compare(self.kit.archive()?, &self.rig.export())?.into_result()?;
         drop(link);
         self.rig.set_latency(Latency::default())?;
         server.stop()?;
-        Ok(Some(taken.seconds))
+        let flushes = [since.log.flushes, since.data.flushes];
+        Ok(Some(Took { seconds: taken.seconds, rpcs: taken.rpcs, flushes }))
     }
 
     /// All works on a mount, with the round trip as it really is.

@@ -15,7 +15,7 @@ mod trees;
 
 pub(crate) use growth::exponent;
 
-use super::{Check, Choices, Findings, Progress};
+use super::{Check, Choices, Findings, Progress, mebibytes};
 use crate::error::Result;
 use crate::latencies::Latencies;
 use crate::served::{ServeOptions, Served};
@@ -77,10 +77,6 @@ fn flat(what: &str, points: &[(f64, f64)]) -> Check {
 /// Starts a server and waits until it has answered a call: it takes connections before it has restored the clients' state.
 fn start(options: &ServeOptions) -> Result<Served> {
     Served::start_or_stop(options).map(|(server, _)| server)
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 /// The latencies of the round with the least median.

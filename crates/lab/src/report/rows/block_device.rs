@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::experiments::Check;
-use crate::report::content::{Axis, Chart, Found, Picture, Series, Table, Unit, Whose};
+use crate::report::content::{Found, Picture, Series, Table, Unit, Whose};
 use crate::report::plan::Plan;
 use crate::report::stand::{Archive, Put, Setup, Stand, here, link, local, ms};
 use crate::rig::Latency;
@@ -71,13 +71,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         let points = round_trips.iter().zip(puts).map(|(rtt, put)| (*rtt, put.files_per_s())).collect();
         series.push(Series { name: name.clone(), whose: *whose, points, tone: *tone, is_limit: false });
     }
-    let chart = Chart {
-        name: "Files a second, by the round trip".to_owned(),
-        x: Axis::log("round trip in ms"),
-        y: Axis::log("files a second"),
-        series,
-    };
-    let mut found = Found::new(Picture::Lines(vec![chart]), table);
+    let mut found = Found::new(Picture::by_round_trip(series), table);
     if plan.judges_times()
         && let Some(times) = claimed
     {

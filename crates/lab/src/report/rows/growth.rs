@@ -15,6 +15,7 @@ const FILES: [u64; 5] = [100, 1_000, 10_000, 30_000, 100_000];
 const FILES_QUICK: [u64; 3] = [128, 512, 2048];
 /// Where flushes are waited for one after another, fewer are measured.
 const FILES_PEER_MAX: u64 = 1_000;
+const FILES_PEER_MAX_QUICK: u64 = 128;
 
 /// Sizes of the series of [`crate::experiments`].
 const CLIENTS: u64 = 1_000;
@@ -46,8 +47,8 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let mut checks = Vec::new();
     for (n, setup) in setups.iter().enumerate() {
         let is_ours = setup.whose == Whose::Ours;
-        let sizes =
-            plan.pick(&FILES_QUICK[..], &FILES[..]).iter().filter(|f| is_ours || **f <= FILES_PEER_MAX);
+        let most = if is_ours { u64::MAX } else { plan.pick(FILES_PEER_MAX_QUICK, FILES_PEER_MAX) };
+        let sizes = plan.pick(&FILES_QUICK[..], &FILES[..]).iter().filter(|files| **files <= most);
         let mut points: Vec<(f64, Point)> = Vec::new();
         for &files in sizes {
             plan.step(&format!("{}: {files} files", setup.name))?;

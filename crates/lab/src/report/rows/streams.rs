@@ -9,7 +9,7 @@ use crate::rig::Latency;
 use std::time::Duration;
 
 const CLIENTS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-const CLIENTS_QUICK: [u64; 3] = [1, 8, 64];
+const CLIENTS_QUICK: [u64; 2] = [1, 8];
 
 /// A hard disk, and a log on a device with capacitors, over a network in one room.
 const DATA_FLUSH_MS: f64 = 10.0;
@@ -49,7 +49,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let terms = terms(latency, &link)?;
     let archive = Archive::random(plan.pick(1024, 4096))?;
     // Where flushes are waited for one after another, the same takes a minute.
-    let small = Archive::random(plan.pick(64, 512))?;
+    let small = Archive::random(plan.pick(32, 512))?;
     let clients: &[u64] = plan.pick(&CLIENTS_QUICK[..], &CLIENTS[..]);
     let mut sides = Vec::new();
     for setup in setups {

@@ -84,7 +84,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         Check::exactly("bytes that were sent too often or not at all", wrong_bytes as f64, 0.0),
     ];
     absent.push(
-        "Linux's client, which sends up to 32 KiB as FILE_SYNC and more as UNSTABLE with a COMMIT, after seed 1: \
+        "Linux's client, which sends up to 32 KiB as FILE_SYNC and more as UNSTABLE with a COMMIT, as NFS and tar, an analysis, has it: \
          `cargo xtask guest captures` captures it"
             .to_owned(),
     );
