@@ -17,15 +17,16 @@ const TIMES: usize = 3;
 /// Runs all tests. `cargo_test` receives additional arguments and returns the result and the output.
 pub fn run(mut cargo_test: impl FnMut(&[&str]) -> (Result<(), String>, String)) -> Outcome {
     let (Err(why), said) = cargo_test(&[]) else { return Outcome::Passed };
-    let Some(failed) = failed(&said).filter(|failed| failed.len() <= ACCIDENTS_MAX) else {
-        return Outcome::Failed(why);
-    };
+    let Some(failed) = failed(&said) else { return Outcome::Failed(why) };
     let names: Vec<&str> = failed.iter().copied().collect();
     let list = names.join(", ");
+    if failed.len() > ACCIDENTS_MAX {
+        return Outcome::Failed(format!("{list}: {why}"));
+    }
     for _ in 0..TIMES {
         let (result, said) = cargo_test(&[&["--", "--exact"], &names[..]].concat());
         match result {
-            Err(why) => return Outcome::Failed(why),
+            Err(why) => return Outcome::Failed(format!("again, {list}: {why}")),
             Ok(()) if !all_passed(&failed, &said) => {
                 return Outcome::Failed(format!("did not run again: {list}"));
             }

@@ -22,7 +22,7 @@ const VERSION: &str = "0.20.2";
 const DATABASE: &str = "target/advisories/advisory-db-3157b0e258782691";
 
 /// Time limit for the installation, and for a check.
-pub const LIMIT: Duration = Duration::from_secs(20 * 60);
+pub const LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// What a server-only build must not contain: the lab, and FUSE.
 const NOT_IN_A_SERVER: [&str; 2] = ["landfast-lab", "fuser"];
@@ -89,8 +89,9 @@ fn program() -> Option<std::path::PathBuf> {
 
 /// The command that builds `cargo-deny` from the registry. Without optimisation, because it only runs for seconds.
 pub fn install() -> Command {
+    let cargo = proc::cargo();
     let mut cargo =
-        command(&proc::cargo(), ["install", "cargo-deny", "--version", VERSION, "--locked", "--debug"]);
+        proc::yielding([&cargo, "install", "cargo-deny", "--version", VERSION, "--locked", "--debug"]);
     cargo.arg("--root").arg(proc::target_dir().join("tools"));
     cargo.env("CARGO_TARGET_DIR", proc::target_dir().join("tools/build"));
     cargo

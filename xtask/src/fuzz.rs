@@ -33,7 +33,7 @@ const CHOSEN: &str = "LANDFAST_FUZZ";
 /// Memory limit of a target, in MiB.
 const MEMORY_MIB: u32 = 2048;
 /// Time limit of a build or a target, beyond its own time.
-const LIMIT: Duration = Duration::from_secs(30 * 60);
+const LIMIT: Duration = Duration::from_secs(50 * 60);
 
 /// Options of `cargo xtask fuzz`.
 #[derive(Args)]

@@ -75,10 +75,15 @@ pub fn require(programs: &[&str]) -> Result<(), String> {
     if absent.is_empty() { Ok(()) } else { Err(format!("needs {}", absent.join(", "))) }
 }
 
+/// Lets apt ask a mirror again that did not answer, after 1, 2, 4 ... s: a minute in all.
+pub const APT_RETRIES: &str = "Acquire::Retries=6";
+
 /// Installs packages with apt-get, without questions.
 pub fn install(packages: &[&str]) -> Result<(), String> {
-    let apt =
-        |args: &[&str]| proc::run(proc::command("apt-get", args).env("DEBIAN_FRONTEND", "noninteractive"));
+    let apt = |args: &[&str]| {
+        let mut apt = proc::command("apt-get", ["-o", APT_RETRIES]);
+        proc::run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
     apt(&["-q", "update"])?;
     let mut args = vec!["-q", "-y", "--no-install-recommends", "install"];
     args.extend(packages);

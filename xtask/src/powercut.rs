@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ExitCode, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -151,7 +151,7 @@ impl Series {
         option("--variant", &self.variant);
         option("--bug", &self.bug);
         if self.needs_debug() {
-            option("--binary", &Some(debug_binary().to_string_lossy().into_owned()));
+            option("--binary", &Some(proc::debug_landfast().to_string_lossy().into_owned()));
         }
         if self.bug.is_some() {
             args.push("--until-wrong".to_owned());
@@ -289,10 +289,6 @@ fn chosen<'a>(name: &'a str, all: &[&'a str], what: &str) -> Result<Vec<&'a str>
     }
 }
 
-fn debug_binary() -> PathBuf {
-    proc::target_dir().join("debug/landfast")
-}
-
 fn try_run(options: &Options) -> Result<bool, String> {
     let filesystems = chosen(&options.fs, &FILESYSTEMS, "filesystem")?;
     let workloads = chosen(&options.workload, &WORKLOADS, "workload")?;
@@ -337,6 +333,10 @@ fn try_run(options: &Options) -> Result<bool, String> {
         println!("\n{} on {}:", failure.series.workload, failure.series.fs);
         failure.what.iter().for_each(|line| println!("    {line}"));
         println!("  again: {}", failure.repeat);
+    }
+    if let Some(failure) = outcome.failures.first() {
+        // Of a long run, only the last line may be at hand.
+        println!("wrong: {}; again: {}", failure.what.join("; "), failure.repeat);
     }
     Ok(outcome.failures.is_empty())
 }

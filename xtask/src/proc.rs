@@ -35,6 +35,11 @@ pub fn landfast() -> PathBuf {
     target_dir().join("release/landfast")
 }
 
+/// The program with debug assertions.
+pub fn debug_landfast() -> PathBuf {
+    target_dir().join("debug/landfast")
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -52,6 +57,14 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 pub fn command<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(workspace()).stdin(Stdio::null());
+    command
+}
+
+/// As [`command`], the first word being the program; it leaves the processors to those who need them. What builds does not hold up
+/// what is tested meanwhile.
+pub fn yielding<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
+    let mut command = command("nice", ["-n", "10"]);
+    command.args(words);
     command
 }
 
@@ -75,6 +88,22 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     eprintln!("+ {}", show(command));
     let status = command.status().map_err(|e| format!("{}: {e}", show(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", show(command))) }
+}
+
+/// The first success of so many tries with pauses between them, or the last failure.
+pub fn tried<T>(
+    tries: usize,
+    pause: Duration,
+    mut run: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let mut result = run();
+    for _ in 1..tries {
+        let Err(why) = &result else { break };
+        println!("once more, in {} s: {why}", pause.as_secs());
+        std::thread::sleep(pause);
+        result = run();
+    }
+    result
 }
 
 /// As [`run`], but ends the command and everything that it started when it takes longer than `limit`, so that

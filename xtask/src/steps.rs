@@ -38,16 +38,6 @@ impl Outcome {
             Outcome::Unsteady(why) | Outcome::Failed(why) | Outcome::Skipped(why) => why,
         }
     }
-
-    /// With the last line that a failed program has printed: of a long run, only the summary may be at hand.
-    fn with_last_line(self, line: &str) -> Outcome {
-        match self {
-            Outcome::Failed(why) if !line.is_empty() && !why.contains(line) => {
-                Outcome::Failed(format!("{why}: {line}"))
-            }
-            other => other,
-        }
-    }
 }
 
 impl From<Result<(), String>> for Outcome {
@@ -71,9 +61,18 @@ impl<'a> Job<'a> {
     }
 }
 
+/// A step that has ended.
+struct Done {
+    name: String,
+    outcome: Outcome,
+    took: Duration,
+    /// If it failed: the lines of its output that tell why.
+    telling: Vec<String>,
+}
+
 pub struct Steps {
     start: Instant,
-    done: Vec<(String, Outcome, Duration)>,
+    done: Vec<Done>,
     /// Steps of these names are run; none: all.
     only: Vec<String>,
     times: Times,
@@ -115,7 +114,7 @@ impl Steps {
         });
         let took = start.elapsed();
         end_line(name, &outcome, took);
-        self.done.push((name.to_owned(), outcome.clone(), took));
+        self.done.push(Done { name: name.to_owned(), outcome: outcome.clone(), took, telling: Vec::new() });
         outcome
     }
 
@@ -131,8 +130,12 @@ impl Steps {
         let all: Vec<String> = lanes.iter().flatten().map(|job| job.name.clone()).collect();
         let wanted = |lane: Vec<Job<'a>>| lane.into_iter().filter(|job| self.wants(&job.name)).collect();
         let lanes: Vec<Vec<Job<'a>>> = lanes.into_iter().map(wanted).collect();
-        let skipped =
-            |job: &Job| (job.name.clone(), Outcome::Skipped("did not run".to_owned()), Duration::ZERO);
+        let skipped = |job: &Job| Done {
+            name: job.name.clone(),
+            outcome: Outcome::Skipped("did not run".to_owned()),
+            took: Duration::ZERO,
+            telling: Vec::new(),
+        };
         self.done.extend(lanes.iter().flatten().map(skipped));
         let mut place = 0;
         let mut numbered = |job| {
@@ -179,29 +182,25 @@ impl Steps {
                 };
                 under_way().remove(&place);
                 let Some(entry) = self.done.get_mut(first + place) else { continue };
-                println!("\n== {}", entry.0);
-                let outcome = match output.and_then(show) {
-                    Ok(last) => outcome.with_last_line(&last),
-                    Err(e) => {
-                        println!("(its output is lost: {e})");
-                        outcome
-                    }
-                };
-                end_line(&entry.0, &outcome, took);
-                (entry.1, entry.2) = (outcome, took);
+                println!("\n== {}", entry.name);
+                match output.and_then(show) {
+                    Ok(text) if matches!(outcome, Outcome::Failed(_)) => entry.telling = telling(&text),
+                    Ok(_) => {}
+                    Err(e) => println!("(its output is lost: {e})"),
+                }
+                end_line(&entry.name, &outcome, took);
+                (entry.outcome, entry.took) = (outcome, took);
             }
         });
         let ended = &self.done[first..];
-        let of = |name: String| {
-            ended.iter().find(|(done, ..)| *done == name).map(|(_, outcome, _)| outcome.clone())
-        };
+        let of = |name: String| ended.iter().find(|done| done.name == name).map(|done| done.outcome.clone());
         all.into_iter().map(|name| of(name).unwrap_or_else(not_asked_for)).collect()
     }
 
-    /// Prints one line a step and the counts, which are the last line.
+    /// Prints one line a step, why steps failed, and the counts, which are the last line: of a long run, only the end may be at hand.
     pub fn finish(&self) -> ExitCode {
         println!("\nSummary:");
-        for (name, outcome, took) in &self.done {
+        for Done { name, outcome, took, .. } in &self.done {
             let gap = if outcome.reason().is_empty() { "" } else { "  " };
             println!("  {:7} {:7.1} s  {name}{gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
         }
@@ -209,13 +208,17 @@ impl Steps {
         if let Err(e) = self.times.keep(&self.done) {
             println!("(the steps' times are not kept: {e})");
         }
+        for done in self.done.iter().filter(|done| matches!(done.outcome, Outcome::Failed(_))) {
+            println!("\nFAILED: {}: {}", done.name, done.outcome.reason());
+            done.telling.iter().for_each(|line| println!("  {line}"));
+        }
         let (passed, failed, skipped) = self.counts();
         println!("\n{passed} passed, {failed} failed, {skipped} skipped");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
     fn counts(&self) -> (usize, usize, usize) {
-        let count = |word| self.done.iter().filter(|(_, outcome, _)| outcome.word() == word).count();
+        let count = |word| self.done.iter().filter(|done| done.outcome.word() == word).count();
         (count("passed"), count("FAILED"), count("skipped"))
     }
 }
@@ -249,10 +252,10 @@ impl Times {
         format!("{name} {} s{behind}", start.elapsed().as_secs())
     }
 
-    fn keep(&self, done: &[(String, Outcome, Duration)]) -> io::Result<()> {
+    fn keep(&self, done: &[Done]) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut seconds = self.seconds.clone();
-        for (name, outcome, took) in done {
+        for Done { name, outcome, took, .. } in done {
             if outcome.word() == "passed" {
                 seconds.insert(name.clone(), took.as_secs_f64());
             }
@@ -266,15 +269,44 @@ fn end_line(name: &str, outcome: &Outcome, took: Duration) {
     println!("== {name}: {} ({:.1} s){gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
 }
 
-/// Prints what a step has written, and returns its last line.
+/// Prints what a step has written, and returns it.
 fn show(mut output: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     output.rewind()?;
     output.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     print!("{text}");
-    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    Ok(last.unwrap_or_default().to_owned())
+    Ok(text.into_owned())
+}
+
+/// How failures begin in what cargo, libtest, apt and our own programs print.
+const MARKS: [&str; 6] = ["FAILED", "panicked at", "DOES NOT HOLD", "wrong: ", "error", "E: "];
+
+/// The most lines of a step's output that are repeated at the end of a run.
+const TELLING_MAX: usize = 24;
+
+/// Of them, the last lines, whatever they say.
+const LAST_LINES: usize = 8;
+
+/// The longest of them, in characters.
+const TELLING_LINE_MAX: usize = 400;
+
+/// The lines that tell why a step failed: those that begin a failure, each with the next one, then the last ones.
+pub fn telling(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
+    let marked = |line: &str| MARKS.iter().any(|mark| line.contains(mark));
+    let begins = |at: usize| before.get(at).is_some_and(|line| marked(line));
+    let mut telling: Vec<&str> = (0..before.len())
+        .filter(|at| begins(*at) || at.checked_sub(1).is_some_and(begins))
+        .map(|at| before[at])
+        .collect();
+    telling.truncate(TELLING_MAX - LAST_LINES);
+    telling
+        .into_iter()
+        .chain(last.iter().copied())
+        .map(|line| line.chars().take(TELLING_LINE_MAX).collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -293,14 +325,29 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_failure_has_the_last_line_that_was_printed() {
+    fn what_tells_why_a_step_failed_is_kept_for_the_end() {
+        let steps: Vec<String> = (0..40).map(|n| format!("step {n} passed")).collect();
+        let output = format!("one\na: FAILED: the disk is full\nof all disks\n\n{}\n", steps.join("\n"));
+        let mut told = vec!["a: FAILED: the disk is full".to_owned(), "of all disks".to_owned()];
+        told.extend_from_slice(&steps[40 - LAST_LINES..]);
+        assert_eq!(telling(&output), told);
+        assert_eq!(telling("two lines\nFAILED"), ["two lines", "FAILED"]);
+        assert_eq!(telling(""), [""; 0]);
+        assert_eq!(telling(&"FAILED\n".repeat(100)).len(), TELLING_MAX);
+
         let mut steps = Steps::default();
-        let fails = |mut out: &File| match out.write_all(b"one\nthe disk is full\n\n") {
-            Ok(()) => Outcome::Failed("exit status: 125".to_owned()),
-            Err(e) => Outcome::Failed(e.to_string()),
+        let job = |name: &str, outcome: Outcome| {
+            let output = output.clone();
+            Job::new(name, move |mut out| match out.write_all(output.as_bytes()) {
+                Ok(()) => outcome,
+                Err(e) => Outcome::Failed(e.to_string()),
+            })
         };
-        let outcomes = steps.together(1, vec![Job::new("guest", fails)]);
-        assert_eq!(outcomes, [Outcome::Failed("exit status: 125: the disk is full".to_owned())]);
+        let failed = Outcome::Failed("exit status: 125".to_owned());
+        let jobs = vec![job("guest", failed.clone()), job("other", Outcome::Passed)];
+        assert_eq!(steps.together(1, jobs), [failed, Outcome::Passed]);
+        let kept: Vec<usize> = steps.done.iter().map(|done| done.telling.len()).collect();
+        assert_eq!(kept, [told.len(), 0]);
     }
 
     #[test]
@@ -324,7 +371,7 @@ mod tests {
             ],
         );
         assert_eq!(outcomes, [Outcome::Passed, Outcome::Failed("met".to_owned()), Outcome::Passed]);
-        let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
+        let names: Vec<&str> = steps.done.iter().map(|done| done.name.as_str()).collect();
         assert_eq!(names, ["one", "two", "three"]);
     }
 
@@ -359,7 +406,7 @@ mod tests {
         let mut steps = Steps::default();
         let outcomes = steps.lanes(1, vec![vec![job("a1"), job("a2")], vec![job("b")]]);
         assert_eq!(outcomes, [Outcome::Passed, Outcome::Passed, Outcome::Passed]);
-        let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
+        let names: Vec<&str> = steps.done.iter().map(|done| done.name.as_str()).collect();
         assert_eq!(names, ["a1", "a2", "b"]);
         drop(steps);
         assert_eq!(began.into_inner().unwrap(), ["a1", "a2", "b"]);

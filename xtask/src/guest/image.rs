@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::recipe::{self, Kernel};
 use crate::packages;
@@ -73,13 +74,28 @@ pub fn build(kernel: Kernel) -> Result<Image, String> {
     {
         return Ok(image);
     }
-    cache.refresh_lists(&apt)?;
-    let (package, version) = kernel_package(&apt, kernel)?;
-    let image = Image::cached(&cache, kernel, &package, &version);
+    proc::tried(BUILD_TRIES, BUILD_PAUSE, || {
+        // The mirror may have other versions now than at the last try.
+        cache.refreshed.set(false);
+        build_newest(&cache, &apt, kernel)
+    })
+}
+
+/// How often an image is tried to build: mirrors and networks have bad minutes.
+const BUILD_TRIES: usize = 3;
+
+/// What it waits before the next try.
+const BUILD_PAUSE: Duration = Duration::from_secs(20);
+
+/// Builds the image with the newest kernel that the mirror has.
+fn build_newest(cache: &Cache, apt: &Apt, kernel: Kernel) -> Result<Image, String> {
+    cache.refresh_lists(apt)?;
+    let (package, version) = kernel_package(apt, kernel)?;
+    let image = Image::cached(cache, kernel, &package, &version);
     if !image.dir.is_dir() {
-        let userland = userland(&cache)?;
-        let parts = kernel_parts(&apt, &package)?;
-        let kernel_tree = unpack(&cache, &apt, (&package, &version), &parts)?;
+        let userland = userland(cache)?;
+        let parts = kernel_parts(apt, &package)?;
+        let kernel_tree = unpack(cache, apt, (&package, &version), &parts)?;
         assemble(&image.dir, &userland, &kernel_tree, &image.release)?;
         cache.keep_only(&format!("image-{kernel}-"), &image.dir)?;
         cache.keep_only("userland-", &userland)?;
@@ -143,6 +159,7 @@ impl Apt {
     fn with(mut options: Vec<String>) -> Apt {
         // apt's own user may not write into the cache.
         options.push("APT::Sandbox::User=root".to_owned());
+        options.push(packages::APT_RETRIES.to_owned());
         Apt { options: options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect() }
     }
 

@@ -36,6 +36,10 @@ const FIVE: [usize; 5] = [0, 1 << 10, 32 << 10, 33 << 10, 64 << 10];
 /// Where what is served is, for version 4.
 const EXPORTS: [&str; 2] = ["/data", "/stable"];
 
+/// A server that gets no processor stands still and runs once in so much time. It is long beside what the client computes between two calls
+/// when other work has the machine's processors, too.
+const STARVED_EVERY: Duration = Duration::from_millis(25);
+
 /// Waits until the client has no connection any more: its last call may be answered after the mount has gone.
 pub const CLOSED: &str =
     "for _ in $(seq 500); do [ -n \"$(ss -Htn state established dst $SERVER)\" ] || break; sleep 0.01; done";
@@ -157,7 +161,7 @@ impl Stage {
         }
         self.ether.set(case.line);
         let server = self.pid(case.who);
-        let [still, runs] = [case.starved, 10 - case.starved].map(Duration::from_millis);
+        let [still, runs] = [case.starved, 10 - case.starved].map(|tenths| STARVED_EVERY * tenths / 10);
         let starved =
             server.filter(|_| case.starved > 0).and_then(|server| Starved::new(server, still, runs));
         let lost = self.ether.lost();

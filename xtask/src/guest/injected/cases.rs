@@ -29,8 +29,8 @@ pub struct Case {
     pub read_ms: f64,
     /// Additional time of the server for each reply.
     pub each_ms: u64,
-    /// Milliseconds of every ten for which the server is stopped.
-    pub starved: u64,
+    /// Tenths of the time for which the server is stopped.
+    pub starved: u32,
     /// Work before the capture, on a mount of its own.
     pub prepare: &'static str,
     pub work: &'static str,
