@@ -14,20 +14,40 @@ const ACCIDENTS_MAX: usize = 3;
 /// How often in a row each must pass.
 const TIMES: usize = 3;
 
-/// Runs all tests. `cargo_test` receives additional arguments and returns the result and the output.
-pub fn run(mut cargo_test: impl FnMut(&[&str]) -> (Result<(), String>, String)) -> Outcome {
-    let (Err(why), said) = cargo_test(&[]) else { return Outcome::Passed };
-    let Some(failed) = failed(&said) else { return Outcome::Failed(why) };
-    let names: Vec<&str> = failed.iter().copied().collect();
-    let list = names.join(", ");
-    if failed.len() > ACCIDENTS_MAX {
-        return Outcome::Failed(format!("{list}: {why}"));
+/// How the first run of some tests ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum First {
+    Passed,
+    /// These failed, few enough to be accidents: [`repeat`] decides.
+    SomeFailed(Vec<String>),
+    Failed(String),
+}
+
+/// Judges the first run from its result and its output.
+pub fn judge(result: Result<(), String>, said: &str) -> First {
+    let Err(why) = result else { return First::Passed };
+    match failed(said) {
+        None => First::Failed(why),
+        Some(names) if names.len() > ACCIDENTS_MAX => {
+            First::Failed(format!("{}: {why}", names.into_iter().collect::<Vec<_>>().join(", ")))
+        }
+        Some(names) => First::SomeFailed(names.into_iter().map(str::to_owned).collect()),
     }
+}
+
+/// Runs the tests of these names again, when nothing else keeps the processors busy. `cargo_test` receives additional
+/// arguments and returns the result and the output.
+pub fn repeat(
+    names: &[String],
+    mut cargo_test: impl FnMut(&[&str]) -> (Result<(), String>, String),
+) -> Outcome {
+    let list = names.join(", ");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for _ in 0..TIMES {
         let (result, said) = cargo_test(&[&["--", "--exact"], &names[..]].concat());
         match result {
             Err(why) => return Outcome::Failed(format!("again, {list}: {why}")),
-            Ok(()) if !all_passed(&failed, &said) => {
+            Ok(()) if !all_passed(&names, &said) => {
                 return Outcome::Failed(format!("did not run again: {list}"));
             }
             Ok(()) => {}
@@ -67,9 +87,9 @@ fn failed(output: &str) -> Option<BTreeSet<&str>> {
 }
 
 /// Whether each of them ran and passed in this output.
-fn all_passed(names: &BTreeSet<&str>, output: &str) -> bool {
+fn all_passed(names: &[&str], output: &str) -> bool {
     let passed: BTreeSet<&str> = output.lines().filter_map(|line| outcome(line, "ok")).collect();
-    names.is_subset(&passed)
+    names.iter().all(|name| passed.contains(name))
 }
 
 /// The test's name in a libtest line with this ending.
@@ -129,13 +149,13 @@ error: 2 targets failed:
 
     const OK: &str = "test every_fault ... ok\ntest here::handles ... ok\n";
 
-    /// The outcome of these runs, and their number.
-    fn runs(all: &[(bool, &str)]) -> (Outcome, usize) {
+    /// The outcome of these repetitions, and their number.
+    fn repetitions(all: &[(bool, &str)]) -> (Outcome, usize) {
         let mut number = 0;
-        let outcome = run(|behind| {
+        let names = ["every_fault", "here::handles"].map(str::to_owned);
+        let outcome = repeat(&names, |behind| {
             let (passes, said) = all[number];
-            let again = ["--", "--exact", "every_fault", "here::handles"];
-            assert_eq!(behind, if number == 0 { &[] } else { &again[..] });
+            assert_eq!(behind, ["--", "--exact", "every_fault", "here::handles"]);
             number += 1;
             (passes.then_some(()).ok_or_else(|| "exit status: 101".to_owned()), said.to_owned())
         });
@@ -144,23 +164,29 @@ error: 2 targets failed:
 
     #[test]
     fn what_failed_must_pass_three_times_and_is_told() {
-        assert_eq!(runs(&[(true, OK)]), (Outcome::Passed, 1));
-        let (outcome, number) = runs(&[(false, TWO), (true, OK), (true, OK), (true, OK)]);
+        let (outcome, number) = repetitions(&[(true, OK), (true, OK), (true, OK)]);
         assert!(matches!(outcome, Outcome::Unsteady(why) if why.ends_with(": every_fault, here::handles")));
-        assert_eq!(number, 4);
-        let (outcome, number) = runs(&[(false, TWO), (true, OK), (true, OK), (false, TWO)]);
-        assert!(matches!(outcome, Outcome::Failed(_)) && number == 4);
-        let (outcome, number) = runs(&[(false, TWO), (true, "")]);
-        assert!(matches!(outcome, Outcome::Failed(_)) && number == 2);
-        // Four failures.
-        let four = TWO.replace("test another ... ok", "test another ... FAILED\ntest a_fourth ... FAILED");
-        let (outcome, number) = runs(&[(false, &four)]);
+        assert_eq!(number, 3);
+        let (outcome, number) = repetitions(&[(true, OK), (true, OK), (false, TWO)]);
+        assert!(matches!(outcome, Outcome::Failed(_)) && number == 3);
+        let (outcome, number) = repetitions(&[(true, "")]);
         assert!(matches!(outcome, Outcome::Failed(_)) && number == 1);
     }
 
     #[test]
+    fn a_few_failures_may_be_accidents() {
+        assert_eq!(judge(Ok(()), OK), First::Passed);
+        let ended = || Err("exit status: 101".to_owned());
+        let two = ["every_fault", "here::handles"].map(str::to_owned).to_vec();
+        assert_eq!(judge(ended(), TWO), First::SomeFailed(two));
+        let four = TWO.replace("test another ... ok", "test another ... FAILED\ntest a_fourth ... FAILED");
+        assert!(matches!(judge(ended(), &four), First::Failed(_)));
+        assert!(matches!(judge(ended(), "error: could not compile `landfast-cli`\n"), First::Failed(_)));
+    }
+
+    #[test]
     fn a_test_that_did_not_run_did_not_pass() {
-        let names = BTreeSet::from(["every_fault", "here::handles"]);
+        let names = ["every_fault", "here::handles"];
         assert!(all_passed(&names, OK));
         assert!(!all_passed(&names, "test every_fault ... ok\n"));
         assert!(!all_passed(&names, TWO));

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
@@ -46,8 +46,9 @@ const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", 
 /// All targets, as they are built for the tests; the last one, which no test needs, as `cargo xtask` has built it.
 const BUILDS: [&[&str]; 2] = [&["test", "--workspace", "--no-run"], &["build", "--package", "xtask"]];
 
-/// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run.
-const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run. On a busy machine,
+/// beside the release build and the other parts of the tests, half an hour is not enough.
+const CARGO_LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// The same for a build that leaves the processors to the tests.
 const BUILD_LIMIT: Duration = Duration::from_secs(50 * 60);
@@ -239,10 +240,11 @@ const LONG_TESTS: &str = "tests: the longest programs";
 const MORE_LONG_TESTS: &str = "tests: more long programs";
 const RELEASE_BUILD: &str = "release build";
 const DEBUG_BUILD: &str = "debug build";
+const AGAIN: &str = "tests that failed, again";
 const GUEST_BUILD: &str = "guest: disk, kernel, programs";
 
 /// The steps that build or need no program of ours.
-const FIRST_STEPS: [&str; 12] = [
+const FIRST_STEPS: [&str; 13] = [
     DISK_SPACE,
     PACKAGES,
     "format",
@@ -255,6 +257,7 @@ const FIRST_STEPS: [&str; 12] = [
     GUEST_BUILD,
     "the library's documentation",
     "dependencies",
+    AGAIN,
 ];
 
 /// All steps, in the order in which they are begun.
@@ -290,6 +293,9 @@ fn with_needs(asked: &[String]) -> Result<Vec<String>, String> {
     let debug: Vec<&str> = POWER_CUT_STEPS.iter().map(|(name, _)| *name).chain(debug).collect();
     if asked.iter().any(|name| debug.contains(&name.as_str())) {
         all.push(DEBUG_BUILD.to_owned());
+    }
+    if asked.iter().any(|name| [TESTS, LONG_TESTS, MORE_LONG_TESTS].contains(&name.as_str())) {
+        all.push(AGAIN.to_owned());
     }
     if !all.is_empty() {
         all.push(PACKAGES.to_owned());
@@ -346,16 +352,17 @@ pub fn run(options: &Options) -> ExitCode {
         result.map(drop).into()
     };
     // What lints have refused is not there: then it is built without them.
+    let failed_once = Mutex::new(Vec::new());
     let tests = |out: &File| match parts::others() {
-        Ok(asked) => tests_step(out, &asked, *linted.wait()),
+        Ok(asked) => tests_step(out, asked, *linted.wait(), &failed_once),
         Err(why) => Outcome::Failed(why),
     };
     let [first, second] = parts::long();
     let long_tests = |out: &File| match examples(out, *linted.wait()) {
-        Ok(()) => tests_step(out, &first, *linted.wait()),
+        Ok(()) => tests_step(out, first, *linted.wait(), &failed_once),
         Err(why) => Outcome::Failed(why),
     };
-    let more_long_tests = |out: &File| tests_step(out, &second, *linted.wait());
+    let more_long_tests = |out: &File| tests_step(out, second, *linted.wait(), &failed_once);
     let release = |out: &File| {
         let args = [&proc::cargo(), "build", "--release", "--package", "landfast-cli"];
         let mut cargo = proc::yielding(args);
@@ -380,6 +387,9 @@ pub fn run(options: &Options) -> ExitCode {
             ],
         ],
     );
+    let failed_once = failed_once.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let linted = linted.get() == Some(&true);
+    steps.together(1, vec![Job::new(AGAIN, |out| again_step(out, &failed_once, linted))]);
     if named {
         // The tests have built it otherwise.
         steps.step(DEBUG_BUILD, || cargo(&["build", "--workspace"]));
@@ -415,18 +425,55 @@ fn cargo(args: &[&str]) -> Outcome {
     proc::run_within(CARGO_LIMIT, &mut command(&proc::cargo(), args)).into()
 }
 
-/// The tests that `asked` names; a few that fail are run some more times ([`again`]).
-fn tests_step(output: &File, asked: &[String], linted: bool) -> Outcome {
-    again::run(|behind| {
-        let begin = output.metadata().map_or(0, |meta| meta.len());
-        let mut cargo = command(&proc::cargo(), asked);
-        cargo.args(behind);
-        if linted {
-            with_lints(&mut cargo);
+/// A few tests of a part that failed once: what was asked of cargo for the part, and their names.
+type FailedOnce = (Vec<String>, Vec<String>);
+
+/// The tests that `asked` names. A few that fail are for [`again_step`].
+fn tests_step(
+    output: &File,
+    asked: Vec<String>,
+    linted: bool,
+    failed_once: &Mutex<Vec<FailedOnce>>,
+) -> Outcome {
+    let (result, said) = cargo_tests(output, &asked, &[], linted);
+    match again::judge(result, &said) {
+        again::First::Passed => Outcome::Passed,
+        again::First::Failed(why) => Outcome::Failed(why),
+        again::First::SomeFailed(names) => {
+            let list = names.join(", ");
+            failed_once.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((asked, names));
+            Outcome::Unsteady(format!("failed once, \"{AGAIN}\" decides: {list}"))
         }
-        let result = proc::run_within_to(output, CARGO_LIMIT, &mut cargo, 0);
-        (result, text(output, begin))
-    })
+    }
+}
+
+/// Runs the tests that failed once some more times, now that no build and no other test keeps the processors busy ([`again`]).
+fn again_step(output: &File, failed_once: &[FailedOnce], linted: bool) -> Outcome {
+    let mut unsteady = Vec::new();
+    for (asked, names) in failed_once {
+        match again::repeat(names, |behind| cargo_tests(output, asked, behind, linted)) {
+            Outcome::Unsteady(why) => unsteady.push(why),
+            other => return other,
+        }
+    }
+    if unsteady.is_empty() { Outcome::Passed } else { Outcome::Unsteady(unsteady.join("; ")) }
+}
+
+/// Runs tests: the result and what they printed.
+fn cargo_tests(
+    output: &File,
+    asked: &[String],
+    behind: &[&str],
+    linted: bool,
+) -> (Result<(), String>, String) {
+    let begin = output.metadata().map_or(0, |meta| meta.len());
+    let mut cargo = command(&proc::cargo(), asked);
+    cargo.args(behind);
+    if linted {
+        with_lints(&mut cargo);
+    }
+    let result = proc::run_within_to(output, CARGO_LIMIT, &mut cargo, 0);
+    (result, text(output, begin))
 }
 
 /// The examples of the documentation.
