@@ -97,6 +97,36 @@ fn it_mounts_in_the_background_and_unmounts_with_everything_stable() {
 
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
+fn what_was_lost_is_told_by_an_umount_that_fails() {
+    if !mounts() {
+        return;
+    }
+    let rig = Rig::new();
+    let there = rig.dir.path().join("data/f");
+    fs::write(&there, "as it was").expect("written");
+    let immutable = |how: &str| {
+        let done = Command::new("chattr").arg(how).arg(&there).status();
+        assert!(done.is_ok_and(|status| status.success()), "chattr {how}");
+    };
+    immutable("+i");
+    assert!(run(&["mount", &rig.serving.url, &rig.top()]).status.success());
+    let file = fs::File::options().write(true).open(rig.at("f")).expect("it opens");
+    std::os::unix::fs::FileExt::write_at(&file, b"changed", 0).expect("it waits here");
+    // In use; the process has the only copy.
+    let busy = run(&["umount", &rig.top()]);
+    immutable("-i");
+    assert_eq!(busy.status.code(), Some(2), "{}", stderr(&busy));
+    let said = stderr(&busy);
+    assert!(said.lines().any(|line| line.starts_with("f: what was written is lost: ")), "{said}");
+    assert!(said.lines().any(|line| line.contains("busy")), "{said}");
+    drop(file);
+    let done = run(&["umount", &rig.top()]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(fs::read_to_string(&there).expect("there"), "as it was");
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_cannot_be_mounted_is_said_in_one_line() {
     if !mounts() {
         return;

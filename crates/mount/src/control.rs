@@ -206,18 +206,17 @@ fn ask(dir: &Path, what: &str) -> io::Result<String> {
     }
 }
 
-/// Makes everything stable, then unmounts `dir`. Returns what was lost, as [`sync`].
+/// Unmounts `dir`. What was lost is told by a [`sync`] before, also if this fails.
 ///
 /// # Errors
-/// As [`sync`]; also when it is in use, or the caller may not unmount it.
-pub fn unmount(dir: &Path) -> io::Result<Vec<String>> {
-    let lost = sync(dir)?;
+/// It is in use, or the caller may not unmount it.
+pub fn unmount(dir: &Path) -> io::Result<()> {
     match rustix::mount::unmount(dir, rustix::mount::UnmountFlags::NOFOLLOW) {
-        Ok(()) => Ok(lost),
+        Ok(()) => Ok(()),
         Err(rustix::io::Errno::PERM) => {
             let done = std::process::Command::new("fusermount3").arg("-u").arg("--").arg(dir).output()?;
             match done.status.success() {
-                true => Ok(lost),
+                true => Ok(()),
                 false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
             }
         }

@@ -14,6 +14,9 @@ pub const HOLD_AGE: Duration = Duration::from_secs(1);
 pub const HOLD_AGE_MAX: Duration = Duration::from_secs(30);
 /// How often held files are looked through for those that are too old.
 pub const HOLD_LOOKED_EACH: Duration = Duration::from_millis(100);
+/// The kernel does not wait for the end of a close, and tells of it later. How long rmdir waits for that, if all that keeps the directory
+/// is a removed file that may be closed by now.
+pub const CLOSE_TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// Files held back at the same time. The next one is made on the server at once.
 pub const HELD_FILES_MAX: usize = 8192;
 /// Data of one held file. With more it is made on the server, and written as an existing one.

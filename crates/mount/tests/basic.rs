@@ -255,6 +255,39 @@ fn a_directory_that_may_be_searched_and_not_read_has_its_names() {
     shell(at.path(), &format!("setpriv --reuid 1000 --regid 1000 --clear-groups sh -ec '{script}'"));
 }
 
+/// The kernel keeps what a mapping has changed until somebody asks for it.
+#[test]
+fn what_a_mapping_has_changed_is_on_the_server_after_sync() {
+    if !can_mount() || !common::has("python3") {
+        return;
+    }
+    each_version(|rig, at, version| {
+        fs::write(at.join("f"), "before").unwrap();
+        let script = "import mmap, os, sys\n\
+            f = os.open('f', os.O_RDWR)\n\
+            m = mmap.mmap(f, 6)\n\
+            m[0:6] = b'mapped'\n\
+            print('changed', flush=True)\n\
+            sys.stdin.read()\n\
+            os._exit(0)";
+        let mut python = std::process::Command::new("python3")
+            .args(["-c", script])
+            .current_dir(at.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(python.stdout.take().unwrap()), &mut line)
+            .unwrap();
+        assert_eq!(line, "changed\n");
+        assert_eq!(landfast_mount::control::sync(at.path()).unwrap(), Vec::<String>::new());
+        assert_eq!(fs::read_to_string(rig.dest().join("f")).unwrap(), "mapped", "{version}");
+        drop(python.stdin.take());
+        python.wait().unwrap();
+    });
+}
+
 /// The kernel does not wait for the end of a close.
 #[test]
 fn a_directory_goes_right_after_the_last_close_of_a_file_removed_in_it() {

@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use common::{Rig, VERSIONS, can_mount};
 
@@ -27,6 +27,30 @@ fn what_was_closed_elsewhere_is_seen_at_the_next_open() {
             f.write_all(back.as_bytes()).unwrap();
             drop(f);
             assert!(fs::read_to_string(one.join("f")).unwrap().starts_with(&back));
+        }
+    }
+}
+
+/// A reply to a change of ours shows the change attribute behind somebody else's change, too.
+#[test]
+fn a_change_of_attributes_makes_no_old_data_new() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let rig = Rig::new();
+        let (one, two) = (rig.mount(version), rig.mount(version));
+        for (what, name) in [("fchmod", "f"), ("link", "g")] {
+            fs::write(two.join(name), "old text").unwrap();
+            assert_eq!(fs::read_to_string(one.join(name)).unwrap(), "old text");
+            let f = File::open(one.join(name)).unwrap();
+            fs::write(two.join(name), "new text").unwrap();
+            match what {
+                "fchmod" => f.set_permissions(Permissions::from_mode(0o600)).unwrap(),
+                _ => fs::hard_link(one.join(name), one.join("second")).unwrap(),
+            }
+            drop(f);
+            assert_eq!(fs::read_to_string(one.join(name)).unwrap(), "new text", "{version}, {what}");
         }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -49,6 +49,33 @@ fn a_reader_who_may_not_write_closes_the_file_before_its_writer() {
             assert_eq!(fs::metadata(rig.dest().join(name)).unwrap().uid(), 0);
         }
         assert_eq!(at.unmount(), Vec::<String>::new());
+    }
+}
+
+/// What root wrote before a user did is sent first: a server takes nothing away when root writes.
+#[test]
+fn who_writes_without_privileges_takes_those_of_the_file_away() {
+    if !can_mount() {
+        return;
+    }
+    for (version, uid) in VERSIONS.into_iter().flat_map(|version| [(version, ""), (version, ",uid=0,gid=0")])
+    {
+        let rig = Rig::new();
+        let there = rig.dest().join("f");
+        fs::write(&there, "program").unwrap();
+        chown(&there, Some(0), Some(BOB)).unwrap();
+        fs::set_permissions(&there, Permissions::from_mode(0o4775)).unwrap();
+        let at = rig.mount_with(version, &format!("hold=30,allow_other{uid}"));
+        let mut bob = run_as(&at, BOB, "sh", &["-ec", "read go; printf bob 1<>f"]);
+        let mut bob = bob.stdin(Stdio::piped()).spawn().unwrap();
+        let f = OpenOptions::new().write(true).open(at.join("f")).unwrap();
+        f.write_at(b"root", 4).unwrap();
+        assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, 0o4775, "root may");
+        bob.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        assert!(bob.wait().unwrap().success(), "{version}{uid}");
+        drop(f);
+        assert_eq!(fs::read_to_string(&there).unwrap(), "bobgroot");
+        assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, 0o775, "{version}{uid}");
     }
 }
 

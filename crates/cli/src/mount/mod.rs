@@ -152,8 +152,18 @@ fn told(dir: &Path, done: std::io::Result<Vec<String>>) -> Exit {
     }
 }
 
+/// Makes everything stable before, so that what was lost has a reader. It is said of a mount that is in use, too: nobody hears of it again.
 pub fn unmount(args: &DirArgs) -> Exit {
-    told(&args.dir, control::unmount(&args.dir))
+    let synced = control::sync(&args.dir);
+    let there = synced.is_ok();
+    let told = told(&args.dir, synced);
+    if !there {
+        return told;
+    }
+    match control::unmount(&args.dir) {
+        Ok(()) => told,
+        Err(e) => failed(format!("{}: {e}", args.dir.display())),
+    }
 }
 
 pub fn sync(args: &DirArgs) -> Exit {

@@ -7,6 +7,7 @@
 //! A directory may be this mount's own ([`own`]): then memory knows all of its names, and nobody else changes them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -246,7 +247,7 @@ impl<F> Tree<F> {
             self.learn(ino, attrs, asked);
             return ino;
         }
-        let wanted = attrs.fileid;
+        let wanted = self.number_of(&attrs);
         let ino = match wanted > ROOT && wanted < LOCAL && !self.nodes.contains_key(&wanted) {
             true => wanted,
             false => self.local(),
@@ -254,6 +255,18 @@ impl<F> Tree<F> {
         self.nodes.insert(ino, Box::new(Node::new(Some(handle.clone()), attrs, asked)));
         self.handles.insert(handle.clone(), ino);
         ino
+    }
+
+    /// The number that an object of the server is to have whenever it is seen. The mount is one filesystem for programs, also where the server has
+    /// several below its root: then the same number may be that of two objects, and `tar` would take them for links of one file.
+    fn number_of(&self, attrs: &Attrs) -> Ino {
+        let same = self.nodes.get(&ROOT).is_none_or(|root| root.attrs.fsid == attrs.fsid);
+        if same {
+            return attrs.fileid;
+        }
+        let mut hasher = std::hash::DefaultHasher::new();
+        (attrs.fsid.major, attrs.fsid.minor, attrs.fileid).hash(&mut hasher);
+        hasher.finish() % LOCAL
     }
 
     /// A number that no node has had.

@@ -157,7 +157,10 @@ pub(super) async fn list(
     }
     if let Some(own) = &state.own {
         let tree = shared.tree();
-        for (name, ino) in own.iter().skip((at - 2) as usize).take(OWN_TOGETHER) {
+        for (name, ino) in own.iter().skip((at - 2) as usize) {
+            if items.len() >= OWN_TOGETHER {
+                break;
+            }
             at += 1;
             // Without attributes it is gone.
             if let Some(attrs) = tree.get(*ino).map(|n| n.attrs.clone()) {

@@ -1,7 +1,7 @@
 //! Files: attributes, opening, writing, closing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use landfast_nfs::v4::{FileType, NfsStat};
@@ -78,14 +78,11 @@ pub(super) async fn set_attrs(
     };
     let handle = shared.server_handle(ino)?;
     let sent = shared.now();
-    let attrs = shared.remote.set_attrs(who, &handle, set).await?;
+    let (before, attrs) = shared.remote.set_attrs_after(who, &handle, set).await?;
     let now = shared.now();
     let mut tree = shared.tree();
-    if let Some(node) = tree.get_mut(ino) {
-        let same = node.pages == Some(node.attrs.change) && set.size.is_none();
-        // A change of attributes alone leaves the data as it was.
-        node.pages = same.then_some(attrs.change);
-    }
+    // A change of attributes alone leaves the data as it was.
+    flush::pages(&mut tree, ino, before.filter(|_| set.size.is_none()), attrs.change);
     if let Some(open) = &open
         && set.size.is_some()
     {
@@ -110,7 +107,16 @@ fn add_handle(
     let charged = first.as_ref().map_or(0, |f| f.0.len());
     shared.add_first(charged);
     let ahead = Mutex::new(Ahead { first, generation, charged });
-    shared.add_handle(Handle { ino, open, who, seen: Mutex::new(seen), ahead, flags })
+    shared.add_handle(Handle {
+        number: 0,
+        ino,
+        open,
+        who,
+        seen: Mutex::new(seen),
+        ahead,
+        flags,
+        flushed: AtomicBool::new(false),
+    })
 }
 
 /// A new file: held back if nobody has its name, else made at once.

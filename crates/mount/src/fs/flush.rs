@@ -86,14 +86,26 @@ async fn settle_sets(shared: &Arc<Shared>, ino: Ino, open: &Open) {
     }
 }
 
-/// The file's data is lost.
+/// The file's data is lost. The kernel must not show it any longer, as the server does not have it.
 fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
-    let path = shared.tree().path(ino);
+    let path = {
+        let mut tree = shared.tree();
+        if let Some(node) = tree.get_mut(ino) {
+            node.pages = None;
+        }
+        tree.path(ino)
+    };
     shared.failed(&path, &format!("what was written is lost: {e}"));
-    let mut file = open.state.lock();
-    file.errors.add(e);
-    file.lost = Some(e);
-    file.content.drop_all();
+    {
+        let mut file = open.state.lock();
+        file.errors.add(e);
+        file.lost = Some(e);
+        file.content.drop_all();
+        file.generation += 1;
+    }
+    let shared = shared.clone();
+    // The kernel writes changed pages of a mapping then: that waits for the turn, which whoever calls this has.
+    tasks::spawn(async move { shared.drop_pages(ino).await });
 }
 
 /// Makes a file that is held back.

@@ -8,6 +8,7 @@ use fuser::Request;
 
 use super::files::Opened;
 use super::shared::Shared;
+use super::xattrs::Answer;
 use super::{Mount, callers, dirs, files, locks};
 use crate::core::Ino;
 use crate::core::attrs::Attrs;
@@ -69,6 +70,13 @@ impl Given for Room {}
 impl Given for u64 {}
 impl Given for Vec<dirs::Item> {}
 impl Given for Option<locks::Wanted> {}
+
+/// Errors that nobody has heard of stand for whoever asks next.
+impl Given for Answer {
+    fn give_back(self, shared: &Arc<Shared>) {
+        self.failures.into_iter().for_each(|failures| shared.give_failures_back(failures));
+    }
+}
 
 impl Given for Option<(Ino, Attrs)> {
     fn give_back(self, shared: &Arc<Shared>) {

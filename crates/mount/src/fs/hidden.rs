@@ -8,11 +8,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::core::Ino;
+use crate::limits::CLOSE_TOLD_WITHIN;
 
 /// A removed file.
 pub(super) trait Removed {
     /// Whether all who had it open have closed it: then its name is being removed.
     fn is_closed(&self) -> bool;
+
+    /// Whether all who had it open may have closed it, and the kernel has not told of the end of all closes yet.
+    fn may_be_closed(&self) -> bool;
 }
 
 /// One hidden name.
@@ -53,21 +57,28 @@ impl<T: Removed> HiddenNames<T> {
 
     /// Waits until the directory has no hidden name of a file that nobody has open any more. Returns whether it had any.
     pub(super) async fn removed(&self, dir: Ino) -> bool {
-        self.removed_where(|at| at == dir).await
+        self.removed_where(|hidden| hidden.dir == dir && hidden.file.is_closed()).await
+    }
+
+    /// As [`HiddenNames::removed`], of files that may be closed, too: for a while, since a copy of a file descriptor may be open.
+    pub(super) async fn removed_soon(&self, dir: Ino) -> bool {
+        let closed = |file: &T| file.is_closed() || file.may_be_closed();
+        let removed = self.removed_where(|hidden| hidden.dir == dir && closed(&hidden.file));
+        // Who waited for nothing in vain asks once more in vain.
+        tokio::time::timeout(CLOSE_TOLD_WITHIN, removed).await.unwrap_or(true)
     }
 
     /// As [`HiddenNames::removed`], of all directories.
     pub(super) async fn all_removed(&self) -> bool {
-        self.removed_where(|_| true).await
+        self.removed_where(|hidden| hidden.file.is_closed()).await
     }
 
-    async fn removed_where(&self, dir: impl Fn(Ino) -> bool) -> bool {
+    async fn removed_where(&self, waits: impl Fn(&Hidden<T>) -> bool) -> bool {
         let mut waited = false;
         loop {
             let mut gone = std::pin::pin!(self.gone.notified());
             gone.as_mut().enable();
-            let closed = self.names.lock().iter().any(|hidden| dir(hidden.dir) && hidden.file.is_closed());
-            if !closed {
+            if !self.names.lock().iter().any(&waits) {
                 return waited;
             }
             waited = true;
@@ -86,6 +97,42 @@ mod tests {
         fn is_closed(&self) -> bool {
             self.0
         }
+
+        fn may_be_closed(&self) -> bool {
+            self.0
+        }
+    }
+
+    /// Flushed, and the kernel has not told that it is closed.
+    struct Flushed;
+
+    impl Removed for Flushed {
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn may_be_closed(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_close_that_the_kernel_tells_late_is_waited_for_a_while() {
+        let names = Arc::new(HiddenNames::default());
+        let name = Bytes::from_static(b".nfs0");
+        names.add(1, name.clone(), Arc::new(Flushed));
+        assert!(!names.removed(1).await, "it is not known to be closed");
+        assert!(!names.removed_soon(2).await, "another directory");
+        let begun = tokio::time::Instant::now();
+        let here = names.clone();
+        let waits = tokio::spawn(async move { here.removed_soon(1).await });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        names.remove(1, &name);
+        assert!(waits.await.unwrap() && begun.elapsed() < CLOSE_TOLD_WITHIN);
+        // A copy of it is open.
+        names.add(1, name, Arc::new(Flushed));
+        assert!(names.removed_soon(1).await && begun.elapsed() >= CLOSE_TOLD_WITHIN);
     }
 
     #[tokio::test]

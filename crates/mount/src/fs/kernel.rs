@@ -142,6 +142,11 @@ impl Kernel {
         files::open(&self.shared, &self.who, ino, libc::O_RDWR).await.map(|opened| opened.number)
     }
 
+    /// Whether the pages that the kernel may have are taken for those of the server's file, as it was seen last.
+    pub(crate) fn trusts_pages(&self, ino: Ino) -> bool {
+        self.shared.tree().get(ino).is_some_and(|node| node.pages == Some(node.attrs.change))
+    }
+
     pub(crate) async fn read(&self, fh: u64, offset: u64, count: usize) -> Result<Bytes, Errno> {
         let handle = self.shared.handle(fh)?;
         match read::from_memory(&self.shared, &handle, offset, count) {
@@ -190,6 +195,15 @@ impl Kernel {
     }
 
     pub(crate) async fn readdir(&self, dir: Ino) -> Result<Vec<Bytes>, Errno> {
+        self.readdir_beside(dir, async || ()).await
+    }
+
+    /// Something else happens when each part has been read.
+    pub(crate) async fn readdir_beside(
+        &self,
+        dir: Ino,
+        mut beside: impl AsyncFnMut(),
+    ) -> Result<Vec<Bytes>, Errno> {
         let handle = dirs::DirHandle::new(dir);
         let (mut at, mut all) = (0, Vec::new());
         loop {
@@ -199,13 +213,16 @@ impl Kernel {
             all.extend(
                 items.iter().map(dirs::Item::name).filter(|n| n.as_ref() != b"." && n.as_ref() != b".."),
             );
+            beside().await;
         }
     }
 
     /// `landfast sync`: paths that failed, with their reasons.
     pub(crate) async fn sync(&self) -> Vec<String> {
         flush::send_all(&self.shared).await;
-        self.shared.take_failures().named
+        let failures = self.shared.take_failures();
+        self.shared.failures_are_told();
+        failures.named
     }
 
     /// Whether the directory is this mount's own.

@@ -251,20 +251,35 @@ async fn lock_once(
     let done =
         shared.remote.lock(&handle.who, file, (name, held, open), wanted.lock_type(), wanted.range()).await;
     let stateid = done?;
-    locks.owners.insert(wanted.owner, Owner { stateid, attempt: name.attempt });
+    locks.owners.insert(wanted.owner, Owner { stateid, attempt: name.attempt, through: handle.number });
     Ok(())
 }
 
 /// `ends`: the owner has closed the file. Where the server can forget it before the file's last close, both do.
 async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted, ends: bool) -> Result<(), Errno> {
-    if !handle.open.locks.lock().await.owners.contains_key(&wanted.owner) {
+    unlock_if(shared, handle, wanted, ends, |locks| locks.owners.get(&wanted.owner).copied()).await
+}
+
+/// As [`unlock`], of the owner that `owner` names when its turn has come.
+async fn unlock_if(
+    shared: &Arc<Shared>,
+    handle: &Handle,
+    wanted: Wanted,
+    ends: bool,
+    owner: impl Fn(&Locks) -> Option<Owner>,
+) -> Result<(), Errno> {
+    if owner(&*handle.open.locks.lock().await).is_none() {
         return Ok(());
     }
-    // Whoever gets it next reads what was written under it.
+    // Whoever gets it next reads what was written under it, through a mapping, too.
+    if handle.open.may_be_mapped() {
+        shared.drop_pages(handle.ino).await;
+    }
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
     let file = shared.server_handle(handle.ino)?;
     let mut locks = handle.open.locks.lock().await;
-    let Some(Owner { stateid, attempt }) = locks.owners.get(&wanted.owner).copied() else { return Ok(()) };
+    let Some(owner) = owner(&locks) else { return Ok(()) };
+    let stateid = owner.stateid;
     let ends = ends && shared.remote.frees_lock_owners();
     match shared.remote.unlock(&handle.who, &file, stateid, wanted.range(), ends).await {
         Ok(_) if ends => {
@@ -272,7 +287,7 @@ async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted, ends: boo
             Ok(())
         }
         Ok(stateid) => {
-            locks.owners.insert(wanted.owner, Owner { stateid, attempt });
+            locks.owners.insert(wanted.owner, Owner { stateid, ..owner });
             Ok(())
         }
         Err(e) if is_lost(e.status()) => {
@@ -283,11 +298,22 @@ async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted, ends: boo
     }
 }
 
+fn all_of(owner: u64) -> Wanted {
+    Wanted { owner, start: 0, end: i64::MAX as u64, kind: libc::F_UNLCK }
+}
+
 /// close(2) of any descriptor gives up all locks that its process has on the file (fcntl(2)).
 pub(super) async fn closed(shared: &Arc<Shared>, handle: &Handle, owner: u64) {
-    let all = Wanted { owner, start: 0, end: i64::MAX as u64, kind: libc::F_UNLCK };
-    if let Err(e) = unlock(shared, handle, all, true).await {
+    if let Err(e) = unlock(shared, handle, all_of(owner), true).await {
         tracing::debug!("LOCKU at close: {e}");
+    }
+}
+
+/// The last close of an open file description gives up its lock of flock(2).
+pub(super) async fn released(shared: &Arc<Shared>, handle: &Handle, owner: u64) {
+    let its_own = |locks: &Locks| locks.through(owner, handle.number);
+    if let Err(e) = unlock_if(shared, handle, all_of(owner), true, its_own).await {
+        tracing::debug!("LOCKU at the last close: {e}");
     }
 }
 

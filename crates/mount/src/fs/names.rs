@@ -195,14 +195,24 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
     Ok(())
 }
 
-/// The node of a name, with its file made on the server if it was held back.
+/// The node of a name. Memory may have forgotten it since the kernel asked, if the directory is busy. If it may be a file that programs have
+/// open, the server is asked once more: its name must not be removed under them.
+async fn named(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<Option<Ino>, Errno> {
+    let known = shared.tree().named_node(dir, name);
+    if known.is_some() || !shared.has_open_in(dir) {
+        return Ok(known);
+    }
+    Ok(ask(shared, who, dir, name).await?.map(|(ino, _)| ino))
+}
+
+/// As [`named`], with its file made on the server if it was held back.
 ///
 /// # Errors
 /// It could not be made: the name is not that of the program's file, but nobody's or somebody else's.
-async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Result<Option<Ino>, Errno> {
+async fn known(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<Option<Ino>, Errno> {
+    let Some(ino) = named(shared, who, dir, name).await? else { return Ok(None) };
     let (ino, open) = {
         let tree = shared.tree();
-        let Some(ino) = tree.named_node(dir, name) else { return Ok(None) };
         let Some(node) = tree.get(ino) else { return Ok(None) };
         (ino, node.file.clone())
     };
@@ -317,7 +327,7 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
     if let Some(done) = here(shared, who, dir, &[name], remove_here).await? {
         return Ok(done);
     }
-    if let Some(ino) = known(shared, dir, name).await?
+    if let Some(ino) = known(shared, who, dir, name).await?
         && is_open(shared, ino).await
         && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
     {
@@ -354,7 +364,7 @@ pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &B
     match remove(shared, who, dir, name).await {
         // The kernel may have told of a close only after this was asked.
         Err(e) if e == Errno(libc::ENOTEMPTY) => match gone {
-            Some(gone) if shared.hidden.removed(gone).await => remove(shared, who, dir, name).await,
+            Some(gone) if shared.hidden.removed_soon(gone).await => remove(shared, who, dir, name).await,
             _ => Err(e),
         },
         done => done,
@@ -379,11 +389,11 @@ pub(super) async fn rename(
             changes::settle_dir(shared, dir).await;
         }
     }
-    let source = known(shared, from, oldname).await?;
+    let source = known(shared, who, from, oldname).await?;
     if let Some(source) = source {
         finish(shared, who, source).await?;
     }
-    let target = known(shared, to, newname).await?;
+    let target = known(shared, who, to, newname).await?;
     if let Some(target) = target {
         changes::settle_dir(shared, target).await;
     }
@@ -482,7 +492,7 @@ pub(super) async fn link(
     changes::settle_node(shared, ino).await;
     delegations::prepare(shared, who, dir).await?;
     changes::settle_dir(shared, dir).await;
-    known(shared, dir, name).await?;
+    known(shared, who, dir, name).await?;
     shared.tree().is_shared_now(ino);
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
     let sent = shared.now();
@@ -493,10 +503,7 @@ pub(super) async fn link(
         None => shared.remote.get_attrs(who, &object).await?,
     };
     let mut tree = shared.tree();
-    if let Some(node) = tree.get_mut(ino) {
-        let same = node.pages == Some(node.attrs.change);
-        node.pages = same.then_some(attrs.change);
-    }
+    flush::pages(&mut tree, ino, changed.object_before, attrs.change);
     let alone = tree.is_alone_since(ino, sent);
     tree.changed_beside_data(alone, ino, Some(attrs.clone()), now);
     tree.named(dir, name, Some(ino));

@@ -318,6 +318,7 @@ impl Filesystem for Mount {
             Ok(handle) => handle,
             Err(e) => return reply.error(errno(e)),
         };
+        handle.set_flushed();
         if bug(Bug::CloseEarly) {
             return empty(reply, Ok(()));
         }
@@ -351,7 +352,7 @@ impl Filesystem for Mount {
         self.spawn(async move {
             // A lock of flock(2) belongs to the open file description.
             if let Some(owner) = owner.filter(|o| locks::has_some(&handle, o.0)) {
-                locks::closed(&shared, &handle, owner.0).await;
+                locks::released(&shared, &handle, owner.0).await;
             }
             files::release(&shared, &handle).await;
             reply.ok();
@@ -508,8 +509,9 @@ impl Filesystem for Mount {
             return reply.error(errno(e));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        let told = self.shared.clone();
         self.run(req, async move { xattrs::get(&shared, &who, ino.0, &name).await }, move |done| {
-            data(reply, size, done)
+            xattrs::give(&told, reply, size, done)
         });
     }
 

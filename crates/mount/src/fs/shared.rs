@@ -11,8 +11,8 @@
 //! | a file's `state` | writes, and who sends its data | behind these |
 //! | `space` | all that is let in, and all that is sent | last |
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -48,6 +48,8 @@ pub(super) struct Open {
     mappable: AtomicU32,
     /// Open file descriptions whose end the kernel has told, and which are still being closed here.
     pub(super) closing: AtomicU32,
+    /// Open file descriptions whose last request was FLUSH: each is closed by now, or has a copy that is not.
+    flushed: AtomicU32,
     /// One of them is closed.
     pub(super) closed: tokio::sync::Notify,
 }
@@ -68,11 +70,18 @@ impl Removed for Open {
             opens => self.closing.load(Ordering::Acquire) >= opens,
         }
     }
+
+    fn may_be_closed(&self) -> bool {
+        let opens = self.state.lock().opens;
+        self.closing.load(Ordering::Acquire) + self.flushed.load(Ordering::Acquire) >= opens
+    }
 }
 
 /// An open file description.
 #[derive(Debug)]
 pub(super) struct Handle {
+    /// [`Shared::add_handle`] gives it.
+    pub(super) number: u64,
     pub(super) ino: Ino,
     pub(super) open: Arc<Open>,
     /// Who opened it: data is read and written in this name.
@@ -82,9 +91,25 @@ pub(super) struct Handle {
     pub(super) ahead: Mutex<super::ahead::Ahead>,
     /// As open(2) got them.
     pub(super) flags: i32,
+    /// Its last request was FLUSH.
+    pub(super) flushed: AtomicBool,
 }
 
 impl Handle {
+    /// close(2) of it, or of a copy of it. The kernel tells of the end only later, by RELEASE.
+    pub(super) fn set_flushed(&self) {
+        if !self.flushed.swap(true, Ordering::AcqRel) {
+            self.open.flushed.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// It is used again, so that was a copy; or its end has come.
+    fn clear_flushed(&self) {
+        if self.flushed.load(Ordering::Acquire) && self.flushed.swap(false, Ordering::AcqRel) {
+            self.open.flushed.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// `OPEN4_SHARE_ACCESS_*`
     pub(super) fn access(&self) -> u32 {
         match self.flags & libc::O_ACCMODE {
@@ -189,12 +214,16 @@ impl Shared {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// An open file description, for a request that uses it.
     pub(super) fn handle(&self, number: u64) -> Result<Arc<Handle>, Errno> {
-        self.handles.lock().get(&number).cloned().ok_or(Errno::BADF)
+        let handle = self.handles.lock().get(&number).cloned().ok_or(Errno::BADF)?;
+        handle.clear_flushed();
+        Ok(handle)
     }
 
-    pub(super) fn add_handle(&self, handle: Handle) -> u64 {
+    pub(super) fn add_handle(&self, mut handle: Handle) -> u64 {
         let number = self.number();
+        handle.number = number;
         if handle.access() == OPEN4_SHARE_ACCESS_BOTH {
             handle.open.mappable.fetch_add(1, Ordering::AcqRel);
         }
@@ -206,10 +235,26 @@ impl Shared {
     pub(super) fn take_handle(&self, number: u64) -> Option<Arc<Handle>> {
         let handle = self.handles.lock().remove(&number)?;
         handle.open.closing.fetch_add(1, Ordering::AcqRel);
+        handle.clear_flushed();
         if handle.access() == OPEN4_SHARE_ACCESS_BOTH {
             handle.open.mappable.fetch_sub(1, Ordering::AcqRel);
         }
         Some(handle)
+    }
+
+    /// Whether a directory may have a name of a file that is open.
+    pub(super) fn has_open_in(&self, dir: Ino) -> bool {
+        let handles = self.handles.lock();
+        let tree = self.tree();
+        handles
+            .values()
+            .any(|h| tree.get(h.ino).is_some_and(|n| n.place.as_ref().is_some_and(|p| p.0 == dir)))
+    }
+
+    /// Files with pages that a mapping may have changed and the kernel has not written yet.
+    pub(super) fn mapped(&self) -> BTreeSet<Ino> {
+        let handles = self.handles.lock();
+        handles.values().filter(|handle| handle.open.may_be_mapped()).map(|handle| handle.ino).collect()
     }
 
     /// The numbers of all open file descriptions.
@@ -352,10 +397,23 @@ impl Shared {
         }
     }
 
-    /// What failed since the last time.
+    /// What failed since the last time. Whoever takes it says when it is told ([`Shared::failures_are_told`]), or gives it back.
     pub(super) fn take_failures(&self) -> Failures {
-        let mut failures = self.failures.lock();
+        std::mem::take(&mut *self.failures.lock())
+    }
+
+    /// Somebody has heard of all that failed.
+    pub(super) fn failures_are_told(&self) {
         self.lanes.are_named();
-        std::mem::take(&mut failures)
+    }
+
+    /// Nobody has heard of these.
+    pub(super) fn give_failures_back(&self, mut earlier: Failures) {
+        let mut failures = self.failures.lock();
+        earlier.named.append(&mut failures.named);
+        let over = earlier.named.len().saturating_sub(FAILURES_KEPT);
+        earlier.named.truncate(FAILURES_KEPT);
+        earlier.more += failures.more + over as u64;
+        *failures = earlier;
     }
 }

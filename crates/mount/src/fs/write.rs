@@ -11,6 +11,7 @@ use super::flush::{self, Until};
 use super::reply::written;
 use super::shared::{Handle, Shared};
 use super::{Mount, changes, files, locks, room};
+use crate::core::attrs::{Set, without_privileges};
 use crate::core::file::Next;
 use crate::core::space::Needs;
 use crate::errno::Errno;
@@ -30,9 +31,15 @@ pub(super) fn request(
     let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
     // What bypasses the kernel's pages is meant to be on the server when write(2) returns.
     let direct = flags.0 & libc::O_DIRECT != 0 && !paged;
-    let Some(admitted) = room::admit_data(&mount.shared, &handle.who, data.len()) else {
+    let kept = if kill { keeps_privileges(&mount.shared, &handle) } else { Kept::Nothing };
+    let admitted = match kept {
+        Kept::Nothing => room::admit_data(&mount.shared, &handle.who, data.len()),
+        _ => None,
+    };
+    let Some(admitted) = admitted else {
         let (shared, data) = (mount.shared.clone(), Bytes::copy_from_slice(data));
         let work = async move {
+            take_privileges(&shared, &handle, kept).await?;
             let done = write_with_room(&shared, &handle, offset, data, (append, kill)).await?;
             if direct {
                 files::flush(&shared, &handle).await?;
@@ -79,6 +86,47 @@ pub(super) fn request(
             mount.run(req, work, move |done| written(reply, len, done));
         }
     }
+}
+
+/// How a file would keep set-user-ID or set-group-ID bits that somebody without privileges has to take away by writing.
+enum Kept {
+    Nothing,
+    /// What is written is sent in the name of another one, who wrote before.
+    ByOther,
+    /// The server takes everybody of this mount for root.
+    ByRoot(u32),
+}
+
+fn keeps_privileges(shared: &Shared, handle: &Handle) -> Kept {
+    let mode = {
+        let tree = shared.tree();
+        let Some(node) = tree.get(handle.ino) else { return Kept::Nothing };
+        // Its creation takes them away.
+        if handle.open.state.lock().held.is_some() {
+            return Kept::Nothing;
+        }
+        node.attrs.mode
+    };
+    if without_privileges(mode) == mode {
+        return Kept::Nothing;
+    }
+    match shared.writer(handle.ino) {
+        _ if handle.who.uid == 0 => Kept::ByRoot(without_privileges(mode)),
+        Some(other) if other.uid != handle.who.uid => Kept::ByOther,
+        _ => Kept::Nothing,
+    }
+}
+
+async fn take_privileges(shared: &Arc<Shared>, handle: &Handle, kept: Kept) -> Result<(), Errno> {
+    match kept {
+        Kept::Nothing => {}
+        Kept::ByOther => flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await,
+        Kept::ByRoot(mode) => {
+            let set = Set { mode: Some(mode), ..Set::default() };
+            files::set_attrs(shared, &handle.who, handle.ino, &set).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fuser::ReplyXattr;
 use landfast_client::Version;
 use landfast_nfs::v4::args::SetxattrOption;
 
 use super::flush::{self, Until};
-use super::shared::Shared;
+use super::reply::data;
+use super::shared::{Failures, Shared};
 use crate::asked::{STATUS, SYNC};
 use crate::core::Ino;
 use crate::errno::Errno;
@@ -42,23 +44,54 @@ async fn made(shared: &Arc<Shared>, who: &Caller, ino: Ino) {
     super::changes::settle_node(shared, ino).await;
 }
 
-pub(super) async fn get(shared: &Arc<Shared>, who: &Caller, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
+/// The value of an extended attribute, or what the command line is answered.
+pub(super) struct Answer {
+    value: Bytes,
+    /// What it names, if it answers [`SYNC`].
+    pub(super) failures: Option<Failures>,
+}
+
+impl From<Bytes> for Answer {
+    fn from(value: Bytes) -> Answer {
+        Answer { value, failures: None }
+    }
+}
+
+/// Gives the kernel an answer, for which it has `size` bytes. Failures stay for whoever asks next if it has no room for them: it may have
+/// asked for their size alone.
+pub(super) fn give(shared: &Arc<Shared>, reply: ReplyXattr, size: u32, answer: Result<Answer, Errno>) {
+    let value = answer.map(|answer| {
+        match (answer.value.len() <= size as usize, answer.failures) {
+            (_, None) => {}
+            (true, Some(_)) => shared.failures_are_told(),
+            (false, Some(failures)) => shared.give_failures_back(failures),
+        }
+        answer.value
+    });
+    data(reply, size, value);
+}
+
+pub(super) async fn get(shared: &Arc<Shared>, who: &Caller, ino: Ino, name: &[u8]) -> Result<Answer, Errno> {
     if name == SYNC.as_bytes() {
+        // The kernel writes what a mapping has changed when it forgets the pages.
+        for ino in shared.mapped() {
+            shared.drop_pages(ino).await;
+        }
         flush::send_all(shared).await;
-        return Ok(failures(shared));
+        let failures = shared.take_failures();
+        return Ok(Answer { value: text_of(&failures), failures: Some(failures) });
     }
     if name == STATUS.as_bytes() {
-        return Ok(super::status::text(shared).into());
+        return Ok(Bytes::from(super::status::text(shared)).into());
     }
     let key = of_users(shared, name)?;
     made(shared, who, ino).await;
     let handle = shared.server_handle(ino)?;
-    Ok(shared.remote.get_xattr(who, &handle, key).await?)
+    Ok(shared.remote.get_xattr(who, &handle, key).await?.into())
 }
 
 /// Paths whose data was lost since the last time, one a line.
-fn failures(shared: &Shared) -> Bytes {
-    let failures = shared.take_failures();
+fn text_of(failures: &Failures) -> Bytes {
     let mut text = String::new();
     let mut more = failures.more;
     for line in &failures.named {

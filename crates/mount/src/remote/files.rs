@@ -54,7 +54,31 @@ impl Remote {
 
     /// Sets attributes. Returns all of them afterwards.
     pub async fn set_attrs(&self, who: &Caller, handle: &FileHandle, set: &Set) -> Result<Attrs, Fault> {
+        Ok(self.set_attrs_and(who, handle, set, false).await?.1)
+    }
+
+    /// As [`Remote::set_attrs`]. Returns also the change attribute before it: somebody else may have changed the file since memory has heard of
+    /// it. Not in version 3, where that is one request more.
+    pub async fn set_attrs_after(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        set: &Set,
+    ) -> Result<(Option<u64>, Attrs), Fault> {
+        self.set_attrs_and(who, handle, set, self.has_compounds()).await
+    }
+
+    async fn set_attrs_and(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        set: &Set,
+        ask_before: bool,
+    ) -> Result<(Option<u64>, Attrs), Fault> {
         let mut ops = vec![putfh(handle)];
+        if ask_before {
+            ops.push(ArgOp::Getattr(CHANGE));
+        }
         let parts = set.wire();
         let count = parts.len();
         for attrs in parts {
@@ -64,10 +88,11 @@ impl Remote {
         // The same values once more do no harm.
         let mut results = self.ask(who, ops).await?;
         results.take(OpNum::PUTFH)?;
+        let before = if ask_before { Some(change_of(&mut results)?) } else { None };
         for _ in 0..count {
             results.take(OpNum::SETATTR)?;
         }
-        self.attrs(&results.getattr()?)
+        Ok((before, self.attrs(&results.getattr()?)?))
     }
 
     /// One READ; the data may be less than asked for. Returns also whether the file ends behind it.

@@ -48,6 +48,8 @@ pub struct Changed {
     pub other: Option<(Option<ChangeInfo>, Option<Attrs>)>,
     /// The object that was made or renamed.
     pub object: Option<(FileHandle, Attrs)>,
+    /// The object's change attribute before a LINK.
+    pub object_before: Option<u64>,
     /// What the server said when a delegation was asked for.
     pub delegation: Option<Delegation>,
     /// How much space the user has, if the server said.
@@ -325,18 +327,23 @@ impl Remote {
         dir: &FileHandle,
         name: &Bytes,
     ) -> Result<Changed, Fault> {
-        let ops = vec![
-            putfh(object),
+        let mut ops = vec![putfh(object)];
+        if self.has_compounds() {
+            ops.push(ArgOp::Getattr(CHANGE));
+        }
+        ops.extend([
             ArgOp::Savefh,
             putfh(dir),
             ArgOp::Link(name.clone()),
             ArgOp::Getattr(ASKED),
             ArgOp::Restorefh,
             ArgOp::Getattr(ASKED),
-        ];
+        ]);
         let (reply, lost) = self.change_surely(who, ops, OpNum::LINK).await?;
         let mut results = Results::new(reply);
-        results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
+        results.skip(&[OpNum::PUTFH])?;
+        let object_before = if self.has_compounds() { Some(change_of(&mut results)?) } else { None };
+        results.skip(&[OpNum::SAVEFH, OpNum::PUTFH])?;
         let info = match results.take(OpNum::LINK).map_err(Fault::from) {
             Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
                 let there = self.look_up(who, dir, name, Also::Nothing).await?.found;
@@ -350,7 +357,7 @@ impl Remote {
         let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
         let attrs = self.back(&mut results);
         let object = attrs.map(|attrs| (object.clone(), attrs));
-        Ok(Changed { info, dir: after, object, ..Changed::default() })
+        Ok(Changed { info, dir: after, object, object_before, ..Changed::default() })
     }
 }
 

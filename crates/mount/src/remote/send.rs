@@ -140,6 +140,11 @@ impl Remote {
         self.session.version()
     }
 
+    /// Whether one request has several operations; in version 3 each is a request of its own.
+    pub fn has_compounds(&self) -> bool {
+        self.version() != Version::V3
+    }
+
     /// The identity of the mount itself, as a caller.
     pub fn own(&self) -> &Caller {
         &self.own

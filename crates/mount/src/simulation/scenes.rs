@@ -245,3 +245,81 @@ fn what_is_written_while_its_file_is_made_is_below_its_directory() {
         s.kernel.close(fh).await.unwrap();
     });
 }
+
+#[test]
+fn an_open_file_stays_though_memory_has_forgotten_its_name() {
+    scene(false, 0, async |s| {
+        let [first, second] = ["first", "second"].map(|text| {
+            s.theirs("", text);
+            name(text)
+        });
+        let open = async |name: &Bytes| {
+            let (ino, _) = s.kernel.lookup(TOP, name).await.unwrap().unwrap();
+            s.kernel.open(ino).await.unwrap()
+        };
+        let (one, two) = (open(&first).await, open(&second).await);
+        // A change of somebody else's beside ours: all names are to be asked for anew.
+        let busy = async |text: &str| {
+            s.theirs("", &format!("{text} of theirs"));
+            s.net.server.lock().objects.get_mut(&ROOT).unwrap().change += 1 << 32;
+            s.file(TOP, text, b"ours").await
+        };
+        busy("new").await;
+        busy("other").await;
+        s.kernel.unlink(TOP, &first).await.unwrap();
+        // The server has to have it still: what was read with its open is in memory.
+        let is_there = async |fh| {
+            s.kernel.write(fh, 6, b" and ours").await.unwrap();
+            s.kernel.fsync(fh).await
+        };
+        assert_eq!(is_there(one).await, Ok(()));
+        busy("another").await;
+        s.kernel.rename((TOP, &name("new")), (TOP, &second)).await.unwrap();
+        assert_eq!((s.data("first"), s.data("second").unwrap()), (None, b"ours".to_vec()));
+        assert_eq!(is_there(two).await, Ok(()));
+    });
+}
+
+#[test]
+fn data_that_is_lost_is_not_shown_by_the_kernel_any_more() {
+    scene(false, 0, async |s| {
+        s.theirs("", "f");
+        let (ino, _) = s.kernel.lookup(TOP, &name("f")).await.unwrap().unwrap();
+        let fh = s.kernel.open(ino).await.unwrap();
+        assert!(s.kernel.trusts_pages(ino), "nobody has changed it");
+        s.kernel.write(fh, 0, b"ours").await.unwrap();
+        s.net.server.lock().trouble.full = 1000;
+        assert_eq!(s.kernel.close(fh).await, Err(Errno(libc::ENOSPC)));
+        s.net.server.lock().trouble.full = 0;
+        assert_eq!(s.data("f").unwrap(), b"theirs");
+        assert!(!s.kernel.trusts_pages(ino), "what was written is in these pages");
+    });
+}
+
+#[test]
+fn a_listing_goes_on_behind_many_names_that_are_gone() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let text = |n: usize| format!("f{n:04}");
+        let mut inos = Vec::new();
+        for n in 0..1600 {
+            inos.push(s.file(d, &text(n), b"").await);
+        }
+        s.kernel.fsync_dir(d).await.unwrap();
+        let mut first = true;
+        let remove = async || {
+            if !std::mem::take(&mut first) {
+                return;
+            }
+            for (n, ino) in inos.iter().enumerate().take(1500).skip(400) {
+                s.kernel.unlink(d, &name(&text(n))).await.unwrap();
+                s.kernel.forget(*ino);
+            }
+            s.kernel.fsync_dir(d).await.unwrap();
+        };
+        let names = s.kernel.readdir_beside(d, remove).await.unwrap();
+        for n in (0..400).chain(1500..1600) {
+            assert!(names.contains(&name(&text(n))), "{}", text(n));
+        }
+    });
+}

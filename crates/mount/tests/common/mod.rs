@@ -19,6 +19,9 @@ pub const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
 /// The longest that a checkpoint of a server that has died keeps its locks.
 const LOCKED_MAX: Duration = Duration::from_secs(30);
 
+/// The longest that a process keeps copies of descriptors before it becomes another program.
+const COPIES_KEPT_MAX: Duration = Duration::from_secs(20);
+
 /// Whether this machine can mount. Says so where it cannot.
 pub fn can_mount() -> bool {
     let there = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
@@ -284,7 +287,12 @@ impl At {
 
     fn end(&mut self) -> Vec<String> {
         let Some(serving) = self.serving.take() else { return Vec::new() };
-        self.unmounter.unmount().unwrap();
+        let begun = Instant::now();
+        // Another test of this program that starts a process: for a moment that has copies of all descriptors.
+        while let Err(e) = self.unmounter.unmount() {
+            assert!(e.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < COPIES_KEPT_MAX, "{e}");
+            std::thread::yield_now();
+        }
         serving.join().unwrap().unwrap()
     }
 }

@@ -344,3 +344,22 @@ fn attributes_that_were_set_before_a_write_do_not_bring_the_size_before_it() {
     tree.changed_beside_data(alone, ino, Some(of_size(7)), at(60));
     assert_eq!(tree.fresh(ino, at(61)).unwrap().size, 7);
 }
+
+/// Below a mount's root there may be several filesystems of the server, with objects of the same number.
+#[test]
+fn an_object_of_another_filesystem_has_a_number_of_its_own() {
+    let mut tree = tree();
+    let there = |major| Attrs { fsid: Fsid { major, minor: 0 }, ..attrs(FileType::Reg, 7, 1) };
+    let here = tree.node(&handle(1), there(0), Time::ZERO);
+    assert_eq!(here, 7);
+    let mut forgotten = |n, major| {
+        let ino = tree.node(&handle(n), there(major), Time::ZERO);
+        tree.refer(ino);
+        tree.forget(ino, 1);
+        assert!(tree.get(ino).is_none(), "it is forgotten");
+        ino
+    };
+    let (one, other) = (forgotten(2, 1), forgotten(3, 2));
+    assert!(one != 7 && other != 7 && one != other, "{one} and {other}");
+    assert_eq!((forgotten(2, 1), forgotten(3, 2)), (one, other), "it is found by its number again");
+}
