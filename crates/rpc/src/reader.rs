@@ -378,7 +378,8 @@ impl<S: Service> Reader<S> {
             }
             Incoming::Call(call, body) => {
                 let permits = self.permits(len, counted).await;
-                let turn = match &self.shared {
+                // There are few such threads, each with one call at a time.
+                let turn = match self.shared.as_ref().filter(|_| !self.is_lone()) {
                     Some(s) => s.turns.wait(s.client).await,
                     None => Turn::free(),
                 };
