@@ -178,9 +178,15 @@ fn kinds_of_delegations_are_found() {
 #[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_does_not_wait_looks_like_one() {
     let served = serve(&["--durability", "unsafe"]);
-    let (o, report) = probe(&served.url("4.2"), &["--seconds", "2"]);
-    assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
-    assert!(kinds(&report).contains(&"sync-as-fast"), "{}{}", report["verdict"], report["latencies"]);
+    // It compares times, and something else may take the processors for as long as one of the two is measured.
+    let mut seen = String::new();
+    let looks_like_one = (0..3).any(|_| {
+        let (o, report) = probe(&served.url("4.2"), &["--seconds", "2"]);
+        assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+        seen = format!("{}{}", report["verdict"], report["latencies"]);
+        kinds(&report).contains(&"sync-as-fast")
+    });
+    assert!(looks_like_one, "{seen}");
     let text = stdout(&run(&["probe", &served.url("4.2"), "--count", "3", "--seconds", "1"]));
     for part in
         ["WRITE FILE_SYNC", "under way", "operations in a COMPOUND", "VERDICT: small files are bound by"]
