@@ -118,13 +118,16 @@ impl Cache {
     }
 
     /// Takes in a new node, or returns the one that the object already has.
-    pub(crate) fn intern(&self, new: NodeInner, now_ns: u64) -> Node {
+    pub(crate) fn intern(&self, mut new: NodeInner, now_ns: u64) -> Node {
         let mut dropped = Vec::new();
         let mut shard = self.shard(&new.id.kh).lock();
         if let Some(known) = shard.map.get(&new.id.kh) {
             known.touched.store(true, Ordering::Relaxed);
             return Node(known.clone());
         }
+        // Again, under the lock: the object may have had a node that was dropped since [`Cache::unknown`].
+        let state = new.state.get_mut();
+        state.logged_at = state.logged_at.max(self.logged_dropped.load(Ordering::Relaxed));
         new.last_batch.fetch_max(self.batch_dropped.load(Ordering::Relaxed), Ordering::Relaxed);
         let node = Arc::new(new);
         shard.map.insert(node.id.kh.clone(), node.clone());
@@ -318,6 +321,19 @@ mod tests {
         }
         assert!(cache.get(&kh).is_none());
         assert!(cache.unknown().logged_at >= 5000, "what the log holds of it is not forgotten");
+    }
+
+    #[test]
+    fn a_node_knows_of_another_that_was_dropped_while_it_was_made() {
+        let cache = Cache::new(NODES, FDS, false);
+        let mut late = new(5000, Dirty::Clean);
+        late.state.get_mut().logged_at = cache.unknown().logged_at;
+        cache.intern(new(5000, Dirty::Clean), NOW);
+        for n in 0..1000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        assert!(cache.get(&late.id.kh).is_none());
+        assert_eq!(cache.intern(late, NOW).0.state.lock().logged_at, 5000);
     }
 
     #[test]
