@@ -122,10 +122,13 @@ impl Checkpoint for Checkpoints {
             let mut remap = volume.0.remap.write();
             remap.drop_purged().then(|| remap.clone())
         };
-        match purged {
-            Some(remap) => remap.save(&volume.0.state_dir),
-            None => Ok(()),
+        // On a full disk a later checkpoint saves it.
+        if let Some(remap) = purged
+            && remap.save_if_room(&volume.0.state_dir)?
+        {
+            volume.0.remap.write().is_saved();
         }
+        Ok(())
     }
 
     fn look(&self) -> Result<(), String> {

@@ -57,6 +57,8 @@ pub struct Remap {
     /// Objects (by `new`) removed since the last cut; below, those removed before it.
     purged: Vec<ObjId>,
     purged_before_cut: Vec<ObjId>,
+    /// Rows were dropped since the table was last saved.
+    unsaved: bool,
 }
 
 impl Remap {
@@ -72,6 +74,16 @@ impl Remap {
 
     pub fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         state::replace(state_dir, REMAP_FILE, &self.encode()?)
+    }
+
+    /// As [`Remap::save`], where there is no hurry: returns false if the filesystem is full.
+    pub fn save_if_room(&self, state_dir: &OwnedFd) -> std::io::Result<bool> {
+        state::replace_if_room(state_dir, REMAP_FILE, &self.encode()?)
+    }
+
+    /// The table as [`Remap::drop_purged`] left it is saved.
+    pub fn is_saved(&mut self) {
+        self.unsaved = false;
     }
 
     pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
@@ -179,7 +191,7 @@ impl Remap {
     }
 
     /// Second half, after the `syncfs`: drops the rows of objects removed before the cut. Returns true if the table has changed
-    /// and must be saved. (A saved row whose object is gone is harmless: its handle is stale either way.)
+    /// and is to be saved, until [`Remap::is_saved`]. (A saved row whose object is gone is harmless: its handle is stale either way.)
     pub fn drop_purged(&mut self) -> bool {
         let gone = std::mem::take(&mut self.purged_before_cut);
         for new in &gone {
@@ -188,8 +200,9 @@ impl Remap {
         let gone: ObjSet = gone.into_iter().collect();
         if !gone.is_empty() {
             self.rows.retain(|_, r| !gone.contains(&r.new));
+            self.unsaved = true;
         }
-        !gone.is_empty()
+        self.unsaved
     }
 }
 
@@ -254,6 +267,9 @@ mod tests {
         m.cut();
         m.purge(&id(4));
         assert!(m.drop_purged());
+        assert!(m.drop_purged(), "until it is saved");
+        m.is_saved();
+        assert!(!m.drop_purged());
         assert_eq!(m.inward(&id(1)), None);
         assert_eq!(m.inward(&id(3)), Some(&id(4)));
         // the other file goes on reporting what it did

@@ -6,7 +6,7 @@
 
 use std::io::{Error, ErrorKind, Result};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::flush;
@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"LFSTATE1";
 /// file beside the old one, since a volume must be able to start and stop there.
 pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     match write(dir, name, payload) {
-        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => {
+        Err(e) if is_full(&e) => {
             reserve::release(dir)?;
             write(dir, name, payload)?;
             reserve::take(dir)
@@ -30,8 +30,28 @@ pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     }
 }
 
+/// As [`replace`], but leaves the space reserve alone, since others may take its room before it is taken again. Returns false if
+/// the filesystem is full; then the file is as it was.
+pub(crate) fn replace_if_room(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<bool> {
+    match write(dir, name, payload) {
+        Err(e) if is_full(&e) => {
+            let _ = kernel::unlinkat(dir, temp_name(name), AtFlags::empty());
+            Ok(false)
+        }
+        done => done.map(|()| true),
+    }
+}
+
+fn is_full(e: &Error) -> bool {
+    matches!(Errno::from_io_error(e), Some(Errno::NOSPC | Errno::DQUOT))
+}
+
+fn temp_name(name: &str) -> String {
+    format!("{name}.new")
+}
+
 fn write(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
-    let temp = format!("{name}.new");
+    let temp = temp_name(name);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = kernel::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + 4 + payload.len());

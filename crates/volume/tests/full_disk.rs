@@ -410,3 +410,42 @@ fn nospc_on_btrfs() {
 fn dquot_on_btrfs() {
     every_operation(Kernel::Btrfs, |image| image.limited("12M"), Error::Quota);
 }
+
+/// A checkpoint needs room to drop the rows of objects that were removed after recovery had made them again. It has time for that.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_checkpoint_that_drops_rows_on_a_full_disk() {
+    let Some(mut image) = Image::new(Kernel::Xfs) else { return };
+    let dir = image.path().join("dir");
+    std::fs::create_dir(&dir).expect("a directory");
+    let options =
+        OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&dir, image.beside().join("log")) };
+    let (volume, _) = open(options.clone());
+    let run = |volume: &Volume, op: &dyn Fn(&mut Tx) -> Result<(), Error>| {
+        let mut tx = volume.tx();
+        op(&mut tx).expect("done");
+        tx.finish().wait_blocking().expect("stable");
+    };
+    volume.checkpoint().expect("a checkpoint");
+    for name in [b"gone", b"kept"] {
+        let how = || CreateHow::Guarded(mode(0o644));
+        run(&volume, &|tx| volume.create(tx, &root(), &volume.root(), name, how(), OpenMode::BOTH).map(drop));
+    }
+    image.power_off();
+    drop(volume);
+    image.power_on();
+    let (volume, report) = open(options);
+    assert_eq!(report.remade, 2);
+    std::fs::remove_file(dir.join(".landfast/reserve")).expect("the reserve");
+    image.fill();
+    let table = || std::fs::read(dir.join(".landfast/remap")).expect("the remap table");
+    let before = table();
+    run(&volume, &|tx| volume.remove(tx, &root(), &volume.root(), b"gone").map(drop));
+    volume.checkpoint().expect("nothing need be written");
+    assert!(table() == before && !dir.join(".landfast/remap.new").exists(), "there is no room");
+    image.free();
+    run(&volume, &|tx| volume.mkdir(tx, &root(), &volume.root(), b"d", mode(0o755)).map(drop));
+    volume.checkpoint().expect("a checkpoint");
+    assert!(table().len() < before.len(), "the row is gone");
+    volume.shutdown().expect("a clean stop");
+}
