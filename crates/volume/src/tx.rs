@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use landfast_intentlog::{Ticket, Txn};
+use landfast_intentlog::{LogError, Ticket, Txn};
 use rustix::io::Errno;
 
 use crate::dependencies::{Dependencies, OngoingFlush};
@@ -128,7 +128,7 @@ impl Tx {
             return Ok(());
         }
         let Some((log, marker)) = self.volume.log() else { return Ok(()) };
-        let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
+        let txn = log.begin().map_err(|e| self.volume.log_error(&e))?;
         let seq = marker.take();
         self.joined = Some(Joined { txn, seq, marked: false, appended: false, wanted: false });
         Ok(())
@@ -455,7 +455,7 @@ impl Receipt {
     /// Waits until the whole transaction is stable. Returns [`Error::Failed`] when it may not be.
     pub async fn wait(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {
-            Some(ticket) => ticket.wait().await.map_err(|e| e.to_string()),
+            Some(ticket) => ticket.wait().await,
             None => Ok(()),
         };
         self.conclude(flushed)
@@ -464,7 +464,7 @@ impl Receipt {
     /// Like [`Receipt::wait`], but flushes on this thread, which nobody else waits for, unless others share the flush.
     pub async fn wait_here(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {
-            Some(ticket) => ticket.wait_here().await.map_err(|e| e.to_string()),
+            Some(ticket) => ticket.wait_here().await,
             None => Ok(()),
         };
         self.conclude(flushed)
@@ -473,7 +473,7 @@ impl Receipt {
     /// Like [`Receipt::wait`], but blocks the thread.
     pub fn wait_blocking(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {
-            Some(ticket) => ticket.wait_blocking().map_err(|e| e.to_string()),
+            Some(ticket) => ticket.wait_blocking(),
             None => Ok(()),
         };
         self.conclude(flushed)
@@ -489,15 +489,15 @@ impl Receipt {
         let flushed = match &self.ticket {
             Some(ticket) => {
                 ticket.request();
-                ticket.poll_now()?.map_err(|e| e.to_string())
+                ticket.poll_now()?
             }
             None => Ok(()),
         };
         Some(self.conclude(flushed))
     }
 
-    fn conclude(&self, flushed: Result<(), String>) -> Result<(), Error> {
-        flushed.map_err(|e| self.volume.fail(format!("log: {e}")))?;
+    fn conclude(&self, flushed: Result<(), LogError>) -> Result<(), Error> {
+        flushed.map_err(|e| self.volume.log_error(&e))?;
         // A batch is in the log as a whole, and its numbers are larger than those of the batches before it.
         self.volume.0.durable_seq.fetch_max(self.number, Ordering::SeqCst);
         if !self.apart.is_empty() {

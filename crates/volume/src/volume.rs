@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use landfast_intentlog::{Log, LogPlace};
+use landfast_intentlog::{Log, LogError, LogPlace};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
@@ -154,7 +154,7 @@ impl Volume {
     pub async fn admit(&self) -> Result<(), Error> {
         self.check()?;
         match self.log() {
-            Some((log, _)) => log.admit().await.map_err(|e| self.fail(format!("log: {e}"))),
+            Some((log, _)) => log.admit().await.map_err(|e| self.log_error(&e)),
             None => Ok(()),
         }
     }
@@ -199,7 +199,7 @@ impl Volume {
     /// Makes a checkpoint now, if the log has anything. Without a log this does nothing.
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.check()?;
-        self.log().map_or(Ok(()), |(log, _)| log.checkpoint_now().map_err(|e| self.fail(format!("log: {e}"))))
+        self.log().map_or(Ok(()), |(log, _)| log.checkpoint_now().map_err(|e| self.log_error(&e)))
     }
 
     /// Marks the volume as stopped, after a clean stop of the log. No operation succeeds any more.
@@ -269,6 +269,15 @@ impl Volume {
     /// `Err` once the volume has failed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.0.failed.get().is_some() { Err(Error::Failed) } else { Ok(()) }
+    }
+
+    /// The answer to a request that the log did not take.
+    pub(crate) fn log_error(&self, e: &LogError) -> Error {
+        match e {
+            // The volume is being stopped: the request came too late, and nothing is wrong.
+            LogError::Closed => Error::Failed,
+            e => self.fail(format!("log: {e}")),
+        }
     }
 
     /// Marks the volume as failed: it can no longer keep its promises. The first reason counts.
