@@ -91,7 +91,7 @@ impl FromStr for Bug {
 }
 
 /// The points at which a process can be stopped, and the state there.
-pub const POINTS: [(&str, &str); 33] = [
+pub const POINTS: [(&str, &str); 35] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -107,6 +107,8 @@ pub const POINTS: [(&str, &str); 33] = [
     ("answer.rests", "without a log: an answer is about to wait for what another request is flushing"),
     ("reply.before-send", "all that a reply says is durable, it is not sent"),
     ("volume.flushing", "a flush of the volume's filesystem is asked for, nothing of it is done"),
+    ("volume.flushed", "a flush of the volume's filesystem has ended, nobody has been told"),
+    ("range.watched", "a range of a file is about to be allocated, copied or cloned, nothing of it is done"),
     ("commit.flushed", "a file is flushed to its place, the log does not say so"),
     ("recovery.begin", "the log is read, nothing is changed"),
     ("recovery.materialised", "what was lost is made again in staging"),

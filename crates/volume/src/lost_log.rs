@@ -141,14 +141,8 @@ impl Volume {
         // Like a checkpoint, until all is durable.
         self.0.syncing.store(number, Ordering::SeqCst);
         self.set_tag_locked(number)?;
-        self.0.shared_syncfs.flush(|| {
-            point("volume.flushing");
-            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-            // Whoever shares this flush must find that the volume has failed.
-            flush::all(&self.0.mount)
-                .and_then(|()| self.0.damage.check())
-                .inspect_err(|e| self.give_up_with_nothing(why, e))
-        })?;
+        // Whoever shares this flush must find that the volume has failed.
+        self.0.shared_syncfs.flush(|| self.syncfs().inspect_err(|e| self.give_up_with_nothing(why, e)))?;
         self.check().map_err(io::Error::other)?;
         point("lost.synced");
         self.mark_without_log(number).inspect_err(|e| self.give_up_with_nothing(why, e))?;
@@ -218,10 +212,7 @@ impl Volume {
         log.fail(why);
         // Nothing changes any more once the running transactions have ended. One that hangs was not acknowledged.
         log.await_transactions();
-        let kept = self.assume_root().map_err(io::Error::other).and_then(|()| {
-            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-            flush::all(&self.0.mount)
-        });
+        let kept = self.assume_root().map_err(io::Error::other).and_then(|()| self.flush_failed_volume());
         let (kept, to_do) = match kept {
             Err(e) => nothing_kept(&e),
             Ok(()) if state_lost => match self.write_state_again(marker) {
@@ -250,6 +241,15 @@ impl Volume {
             },
         };
         self.say_given_up(why, &kept, &to_do);
+    }
+
+    /// Makes durable what a failed volume has acknowledged. Fails if any flush has failed before, even one that was under way just now.
+    fn flush_failed_volume(&self) -> io::Result<()> {
+        self.0.shared_syncfs.flush(|| self.syncfs())?;
+        match self.0.flush_failed.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an earlier flush of the filesystem failed")),
+            false => Ok(()),
+        }
     }
 
     /// What an operator does with the rest of the log, so that a new one can be made there.

@@ -187,6 +187,7 @@ impl Volume {
             log_to_enter: Mutex::new(to_enter),
             log_place: o.log.clone(),
             failed: OnceLock::new(),
+            flush_failed: AtomicBool::new(false),
             verifier: AtomicU64::new(first_verifier(&identity)),
             fsyncs: AtomicU64::new(0),
             fdatasyncs: AtomicU64::new(0),

@@ -134,6 +134,9 @@ pub(crate) struct VolumeInner {
     /// The number of the last checkpoint whose syncing has begun.
     pub(crate) syncing: AtomicU64,
     pub(crate) failed: OnceLock<String>,
+    /// A flush, or writing back, has failed. The kernel tells of an error only once, so a later flush may succeed though data is
+    /// lost.
+    pub(crate) flush_failed: AtomicBool,
     pub(crate) verifier: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
     pub(crate) fdatasyncs: AtomicU64,
@@ -469,7 +472,7 @@ impl Volume {
         point("volume.flushing");
         let done = flush::file(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
-        done.map_err(|e| self.fail(format!("fsync: {e}")))
+        done.map_err(|e| self.flush_error("fsync", &e))
     }
 
     /// Calls fdatasync, or syncfs where fdatasync is not enough; an error is final.
@@ -481,7 +484,7 @@ impl Volume {
         point("volume.flushing");
         let done = flush::data(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
-        done.map_err(|e| self.fail(format!("fdatasync: {e}")))
+        done.map_err(|e| self.flush_error("fdatasync", &e))
     }
 
     /// Checks that what was written to a file can still be read from it. The kernel sooner or later drops pages that it
@@ -489,20 +492,32 @@ impl Volume {
     pub(crate) fn written_back(&self, fd: impl AsFd) -> Result<(), Error> {
         let done =
             kernel::written_back(fd).map_err(std::io::Error::from).and_then(|()| self.0.damage.check());
-        done.map_err(|e| self.fail(format!("writing back a file's data: {e}")))
+        done.map_err(|e| self.flush_error("writing back a file's data", &e))
     }
 
     /// Calls syncfs, or shares one that began after this call; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
-        self.0.shared_syncfs.flush(|| {
-            point("volume.flushing");
-            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-            let done = flush::all(&self.0.mount).and_then(|()| self.0.damage.check());
-            self.injected();
-            done.map_err(|e| self.fail(format!("syncfs: {e}")))
-        })?;
+        self.0.shared_syncfs.flush(|| self.syncfs().map_err(|e| self.flush_error("syncfs", &e)))?;
         // Another thread's flush may have failed.
         self.check()
+    }
+
+    /// Calls syncfs; an error is final. Only for [`SharedSyncfs::flush`].
+    pub(crate) fn syncfs(&self) -> std::io::Result<()> {
+        point("volume.flushing");
+        self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+        let done = flush::all(&self.0.mount).and_then(|()| self.0.damage.check());
+        if done.is_err() {
+            self.0.flush_failed.store(true, Ordering::SeqCst);
+        }
+        point("volume.flushed");
+        self.injected();
+        done
+    }
+
+    fn flush_error(&self, what: &str, e: &std::io::Error) -> Error {
+        self.0.flush_failed.store(true, Ordering::SeqCst);
+        self.fail(format!("{what}: {e}"))
     }
 }
 

@@ -252,7 +252,9 @@ impl Harness<'_> {
             !name.starts_with("recovery.")
                 && *name != "mirror.lost"
                 // Most of its passes are before anything is served; a moment at random is as good.
-                && *name != "volume.flushing"
+                && !["volume.flushing", "volume.flushed"].contains(name)
+                // Few workloads have these operations.
+                && *name != "range.watched"
                 // Without a log only.
                 && *name != "answer.rests"
                 // The log's device is not lost while the server runs.
