@@ -9,7 +9,8 @@
 //! Invariants:
 //!
 //! - A file that is not [`crate::dirty::Dirty::Clean`] has a witness that was opened before the first of these changes. The witness
-//!   stays open, whoever closes the file, and keeps the inode in memory.
+//!   stays open, whoever closes the file, and keeps the inode in memory. An operation that changes data without the attribute lock
+//!   keeps the witness itself until it has noted the change.
 //! - A witness is asked only under the node's attribute lock, and an error fails the volume before the lock is released. So nobody
 //!   finds it silent because it has just told somebody else. It is used only for that and for reading: a flush through it would
 //!   consume the error.
@@ -72,6 +73,11 @@ impl Witness {
     /// The same descriptor, when data written before `since` no longer needs it.
     pub(crate) fn renewed(&self, since: Instant) -> Witness {
         Witness(Arc::new(Inner { fd: self.0.fd.clone(), since, doubtful: 0 }))
+    }
+
+    /// True if one of the two is the other or was made of it by [`Witness::renewed`].
+    pub(crate) fn is_same_descriptor(&self, other: &Witness) -> bool {
+        Arc::ptr_eq(&self.0.fd, &other.0.fd)
     }
 
     pub(crate) fn doubtful(&self) -> u64 {

@@ -20,6 +20,7 @@ use super::file::{pread_all, pwrite_all};
 use super::record;
 use crate::dirty::Dirty;
 use crate::error::Error;
+use crate::faults::point;
 use crate::kernel::{self, AsFd};
 use crate::limits::{COPY_BUFFER_BYTES, COPY_PIECE_BYTES, FILE_SIZE_MAX, LOGGED_DATA_MAX};
 use crate::open_file::OpenFile;
@@ -28,6 +29,7 @@ use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::{Hint, Piece, Sought, Stable};
 use crate::volume::Volume;
+use crate::witness::Witness;
 
 impl Volume {
     /// Reserves space for a range; the file grows to hold it. Afterwards no write into the range fails for lack of space,
@@ -38,11 +40,11 @@ impl Volume {
         self.check()?;
         tx.split();
         tx.changes(&[&file.0.node]);
-        self.witness_change(file)?;
+        let witness = self.witness_change(file)?;
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
         // Also after a failure: part of the space may be allocated, and the size may have grown.
-        self.unsettled(file);
+        self.unsettled(file, witness);
         done?;
         self.settle_file(tx, file)
     }
@@ -54,9 +56,7 @@ impl Volume {
         check_writable(file, offset, len)?;
         self.check()?;
         tx.join()?;
-        if self.0.durability == Durability::Sync {
-            self.witness_change(file)?;
-        }
+        let witness = if self.0.durability == Durability::Sync { self.witness_change(file)? } else { None };
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -80,7 +80,10 @@ impl Volume {
         if self.0.durability == Durability::Sync {
             self.assume_root()?;
             self.fsync(&*file.0.fd)?;
-            self.verified_node(node)?;
+            if let Some(witness) = &witness {
+                let _state = node.0.state.lock();
+                self.written_back(witness)?;
+            }
             tx.has_settled();
         }
         Ok(())
@@ -173,12 +176,16 @@ impl Volume {
     ) -> Result<u64, Error> {
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
-        self.witness_change(dest)?;
+        let witness = self.witness_change(dest)?;
         let piece = len.min(COPY_PIECE_BYTES);
         let done = copy_some(&*source.0.fd, offset, dest, dest_offset, piece);
         if let Ok(count) = done {
             let node = &dest.0.node;
-            self.written_unstably(node, &mut node.0.state.lock(), dest_offset, count);
+            let mut state = node.0.state.lock();
+            self.written_unstably(node, &mut state, dest_offset, count);
+            let replaced = self.put_witness_back(&mut state, witness);
+            drop(state);
+            drop(replaced);
         }
         self.own_change(dest);
         source.verified()?;
@@ -207,10 +214,10 @@ impl Volume {
         self.check()?;
         tx.split();
         tx.changes(&[&dest.0.node]);
-        self.witness_change(dest)?;
+        let witness = self.witness_change(dest)?;
         let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {
-            self.unsettled(dest);
+            self.unsettled(dest, witness);
         }
         match done {
             Ok(()) => {
@@ -248,21 +255,30 @@ impl Volume {
     }
 
     /// Notes a change of the file that only a flush makes stable. If that flush fails to happen, the next COMMIT makes up for it.
-    fn unsettled(&self, file: &OpenFile) {
+    /// `witness` is from [`Volume::witness_change`].
+    fn unsettled(&self, file: &OpenFile, witness: Option<Witness>) {
         let mut state = file.0.node.0.state.lock();
         state.dirty_writes += 1;
         if self.witnesses_matter() && !file.0.node.0.is_dead() {
             state.dirty = Dirty::Unknown;
         }
+        let replaced = self.put_witness_back(&mut state, witness);
         drop(state);
+        drop(replaced);
         self.own_change(file);
     }
 
-    /// Prepares a change of the file's data that is not stable at once. Leaves the thread acting as the file's opener.
-    fn witness_change(&self, file: &OpenFile) -> Result<(), Error> {
+    /// Prepares a change of the file's data that is not stable at once. Returns the file's witness, if it needs one: the change may
+    /// take long, and until its end the file counts as clean and may lose the witness. Leaves the thread acting as the file's opener.
+    fn witness_change(&self, file: &OpenFile) -> Result<Option<Witness>, Error> {
         let node = &file.0.node;
-        self.witness(node, &mut node.0.state.lock(), &file.0.fd, true)?;
-        self.assume(&file.0.cred)
+        let mut state = node.0.state.lock();
+        self.witness(node, &mut state, &file.0.fd, true)?;
+        let witness = state.witness.clone();
+        drop(state);
+        self.assume(&file.0.cred)?;
+        point("range.watched");
+        Ok(witness)
     }
 
     fn own_change(&self, file: &OpenFile) {

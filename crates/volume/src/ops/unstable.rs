@@ -13,6 +13,7 @@ use crate::node_fd::NodeFd;
 use crate::open_file::OpenFile;
 use crate::options::Durability;
 use crate::volume::Volume;
+use crate::witness::Witness;
 
 impl OpenFile {
     /// Confirms that data just read from the file is what was written to it, as far as that is unstable. Then the data may be
@@ -65,6 +66,21 @@ impl Volume {
             Err(_) => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Gives a file the witness that it had before a change which took no lock. Call under the attribute lock, after noting the
+    /// change. Returns a later witness that it replaces, to be closed without the lock.
+    pub(crate) fn put_witness_back(
+        &self,
+        state: &mut NodeState,
+        witness: Option<Witness>,
+    ) -> Option<Witness> {
+        let witness = witness.filter(|_| state.dirty != Dirty::Clean)?;
+        match &state.witness {
+            Some(now) if now.is_same_descriptor(&witness) => None,
+            // A later descriptor may not know of errors during the change.
+            _ => state.witness.replace(witness),
+        }
     }
 
     /// Where nothing is promised at all, data needs no witness.
