@@ -91,6 +91,9 @@ pub const CUT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Handles of removed objects that are tried after each power cut.
 pub const REMOVED_HANDLES_MAX: usize = 40;
+/// How long after a restart a file may stay that was removed while it was open, and how often it is looked at.
+pub const REMOVED_GONE_WITHIN: Duration = Duration::from_secs(10);
+pub const REMOVED_LOOKED_EACH: Duration = Duration::from_millis(20);
 
 /// Under `landfast verify` a power cut comes after fewer acknowledgements than this ...
 pub const PEERCUT_ACKS: u64 = 600;

@@ -81,7 +81,7 @@ pub fn compare(archive: impl Read, root: &Path) -> Result<Comparison> {
 
 /// Files of a plain tar that are below `root` with their contents, whatever their attributes. What is not there is not
 /// counted.
-/// Errors: The archive or a file cannot be read; [`Error::Unable`]: a file that is there has other contents.
+/// Errors: The archive or a file cannot be read; [`Error::Protocol`]: a file that is there has other contents.
 pub fn same_contents(archive: impl Read, root: &Path) -> Result<u64> {
     let mut files = 0;
     crate::tarball::read(archive, |member| {
@@ -89,7 +89,7 @@ pub fn same_contents(archive: impl Read, root: &Path) -> Result<u64> {
         let at = root.join(PathBuf::from(std::ffi::OsString::from_vec(member.path.clone())));
         match std::fs::read(&at) {
             Ok(found) if found == data[..] => files += 1,
-            Ok(_) => return Err(Error::Unable(format!("{}: other contents", at.display()))),
+            Ok(_) => return Err(Error::Protocol(format!("{}: other contents", at.display()))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(e).context(|| format!("read {}", at.display())),
         }

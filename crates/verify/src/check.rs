@@ -7,7 +7,8 @@ use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
 use crate::judge::{Verdict, decide, judge};
 use crate::limits::{
-    CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, PAIRS_MAX, RECONNECT_PAUSE,
+    CHECK_REPLY_PATIENCE, CLIENTS_MAX, COMMITS_TRIED_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX,
+    PAIRS_MAX, RECONNECT_PAUSE,
 };
 use crate::model::{Model, Node};
 use crate::observe::Observer;
@@ -193,7 +194,7 @@ pub fn run(target: &Target, options: &Options, waiting: &dyn Fn(&Error)) -> Resu
 pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents) -> Result<Report> {
     let history = play(journal).map_err(Error::Unable)?;
     let mut sum = Sums::default();
-    let mut some_file = None;
+    let mut some_files: Vec<String> = Vec::new();
     for told in &history.clients {
         let mut observer = Observer::new(nfs, base.clone());
         let models = match &told.in_doubt {
@@ -204,8 +205,9 @@ pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents
         for model in &models {
             let seen = observer.observe(model)?;
             let is_file = |id: &&u32| matches!(model.object(**id).map(|o| &o.what), Some(Node::File(_)));
-            let found = seen.objects.keys().find(is_file).and_then(|id| model.object(*id)?.fh.clone());
-            some_file = some_file.or(found);
+            let room = COMMITS_TRIED_MAX.saturating_sub(some_files.len());
+            let handles = seen.objects.keys().filter(is_file).filter_map(|id| model.object(*id)?.fh.clone());
+            some_files.extend(handles.take(room));
             verdicts.push(judge(model, &seen));
         }
         let outcome = decide(verdicts);
@@ -215,10 +217,9 @@ pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents
         sum.add(outcome.verdict);
     }
     check_races(nfs, base, journal, &history, &mut sum)?;
-    let verifier_now = match some_file.as_deref().and_then(unhex) {
-        Some(fh) => patiently(|| nfs.commit(&fh)).ok().map(|v| hex(&v)),
-        None => None,
-    };
+    // One file's COMMIT may be refused.
+    let tried = some_files.iter().filter_map(|fh| unhex(fh));
+    let verifier_now = tried.filter_map(|fh| patiently(|| nfs.commit(&fh)).ok()).map(|v| hex(&v)).next();
     Ok(report(target, journal, &history, sum, verifier_now.as_deref()))
 }
 
@@ -277,10 +278,15 @@ fn report(
     };
     let mut unstable_lost = 0;
     for (op, verf, example) in std::mem::take(&mut sum.unstable) {
-        if now == Some(verf.as_str()) {
-            sum.lost.entry(op).or_insert(example);
-        } else {
-            unstable_lost += 1;
+        match now {
+            Some(now) if now != verf => unstable_lost += 1,
+            Some(_) => {
+                sum.lost.entry(op).or_insert(example);
+            }
+            // Nothing tells the client that it has to write it again.
+            None => {
+                sum.lost.entry(op).or_insert(format!("{example}; and no COMMIT tells a write verifier"));
+            }
         }
     }
     let checked: HashSet<OpNo> = history.clients.iter().flat_map(|t| t.model.ops()).collect();

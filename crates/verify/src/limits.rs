@@ -78,6 +78,8 @@ pub const ENTRIES_MAX: usize = 1 << 20;
 
 /// Examples of what was lost that are kept for each kind of operation.
 pub const EXAMPLES_MAX: usize = 5;
+/// Files that a COMMIT is tried on, for the server's write verifier.
+pub const COMMITS_TRIED_MAX: usize = 64;
 
 /// Longest line of a journal, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 10;

@@ -34,6 +34,8 @@ struct Memory {
     unstable: BTreeMap<u64, Vec<(usize, Vec<u8>)>>,
     /// The next call that changes anything is answered and not done.
     lies: bool,
+    /// So many COMMITs are refused.
+    refuses: usize,
     clock: i64,
 }
 
@@ -51,6 +53,7 @@ impl Memory {
             verf: [1; 8],
             unstable: BTreeMap::new(),
             lies: false,
+            refuses: 0,
             clock: 5,
         };
         m.node(FileKind::Dir, 0o755);
@@ -177,6 +180,10 @@ impl Nfs for Memory {
     }
     fn commit(&mut self, fh: &Fh) -> Result<[u8; 8]> {
         let id = self.id(fh)?;
+        if self.refuses > 0 {
+            self.refuses -= 1;
+            return Err(refusal(Meaning::Other));
+        }
         let writes = self.unstable.remove(&id).unwrap_or_default();
         if self.honest() {
             writes.iter().for_each(|(o, d)| put(&mut self.nodes.get_mut(&id).unwrap().bytes, *o, d));
@@ -439,6 +446,13 @@ fn data_that_goes_under_a_kept_verifier_is_lost_and_under_a_changed_one_is_not()
         !report.has_losses() && report.unstable_lost > 0 && report.verifier == Verifier::Changed,
         "{report:#?}"
     );
+    // One file may be refused; without any verifier nobody knows that the data has to be written again.
+    server.refuses = 1;
+    assert_eq!(check(server, &r.journal).verifier, Verifier::Changed);
+    server.refuses = usize::MAX;
+    let report = check(server, &r.journal);
+    assert!(report.has_losses() && report.verifier == Verifier::Unknown, "{report:#?}");
+    server.refuses = 0;
     server.verf = [1; 8];
     let report = check(server, &r.journal);
     let row = report.rows.iter().find(|row| row.kind == Kind::WriteUnstable).unwrap();

@@ -70,6 +70,9 @@ pub(super) fn run(
     let mut report = DemoReport::new(archive, options, Emulation::Disk, terms);
     let mut bench = Bench { archive, latency, link, terms, progress };
 
+    // Without what the measurement has left.
+    rig.format()?;
+    rig.set_latency(latency)?;
     let local = bench.local(&mut rig)?;
     report.push(local, bench.progress);
     let missing = packages::missing();

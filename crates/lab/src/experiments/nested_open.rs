@@ -128,5 +128,9 @@ fn name_by_name(addr: SocketAddr, path: &str, client: &str) -> Result<Opened> {
 }
 
 pub(crate) fn same(path: &str, data: &[u8]) -> Result<()> {
-    if data == path.as_bytes() { Ok(()) } else { Err(Error::Unable(format!("{path}/file: other contents"))) }
+    if data == path.as_bytes() {
+        Ok(())
+    } else {
+        Err(Error::Protocol(format!("{path}/file: other contents")))
+    }
 }

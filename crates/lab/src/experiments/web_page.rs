@@ -154,7 +154,11 @@ fn written(export: &Path, files: &[File]) -> Result<()> {
 }
 
 pub(crate) fn expect(file: &File, data: &[u8]) -> Result<()> {
-    if data == &file.data[..] { Ok(()) } else { Err(Error::Unable(format!("{}: other contents", file.path))) }
+    if data == &file.data[..] {
+        Ok(())
+    } else {
+        Err(Error::Protocol(format!("{}: other contents", file.path)))
+    }
 }
 
 /// Seconds and calls of a page by the library.

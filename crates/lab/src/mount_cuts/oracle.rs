@@ -229,6 +229,12 @@ impl<'a> Forest<'a> {
     pub fn entries(&self, path: &[u8]) -> Entries<'a> {
         self.dirs.get(path).cloned().unwrap_or_default()
     }
+
+    /// What is at a path.
+    pub fn at(&self, path: &[u8]) -> Option<&'a FoundObject> {
+        let (above, name) = crate::serial::action::split(path);
+        self.dirs.get(above)?.get(&*String::from_utf8_lossy(name)).copied()
+    }
 }
 
 /// Compares what is there at `path` with what a program did in the directory `top`. The end came at `end`; what was done more than

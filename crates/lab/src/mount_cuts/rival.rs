@@ -20,7 +20,11 @@ const AHEAD: u64 = 60;
 /// What the rival has made of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Made {
-    File(Vec<u8>),
+    /// A file where nobody had the name.
+    New(Vec<u8>),
+    /// A file in place of what the server had there.
+    Over(Vec<u8>),
+    /// What the server had is removed.
     Nothing,
 }
 
@@ -71,8 +75,8 @@ impl Rival {
                     self.put(client, &path, other.clone())?;
                     let from = [&path[..], b"/", other.as_bytes()].concat();
                     client.perform(&Action::Rename { from, to: at })?;
-                    let Some(file) = self.made.remove(&(path.clone(), other)) else { continue };
-                    self.made.insert((path.clone(), name), file);
+                    let Some(Made::New(file)) = self.made.remove(&(path.clone(), other)) else { continue };
+                    self.made.insert((path.clone(), name), Made::Over(file));
                 }
             }
         }
@@ -94,7 +98,7 @@ impl Rival {
         let bytes = Bytes::from(data.clone());
         client.perform(&Action::Write { path: path.clone(), offset: 0, data: bytes, stable: true })?;
         client.perform(&Action::Close { path })?;
-        self.made.insert((dir.to_vec(), name), Made::File(data));
+        self.made.insert((dir.to_vec(), name), Made::New(data));
         Ok(())
     }
 
@@ -110,7 +114,8 @@ impl Rival {
     ) -> Verdict {
         let mut verdict = Verdict::default();
         for ((dir, name), made) in &self.made {
-            let (Made::File(data), true) = (made, crate::serial::action::is_below(dir, path.as_bytes()))
+            let (Made::New(data) | Made::Over(data), true) =
+                (made, crate::serial::action::is_below(dir, path.as_bytes()))
             else {
                 continue;
             };
@@ -138,13 +143,22 @@ impl Rival {
                 for (name, object) in &names {
                     verdict.names += 1;
                     let Some(node) = h.get(*object) else { continue };
-                    let rival = self.made.contains_key(&(path.clone(), name.clone()));
+                    // Where the rival has taken a new name, the program's file was not sent yet: the mount has to tell.
+                    let rival = matches!(
+                        self.made.get(&(path.clone(), name.clone())),
+                        Some(Made::Over(_) | Made::Nothing)
+                    );
                     let found = entries.get(name).copied();
-                    if node.kind == Kind::Dir
-                        && let Some(kept) = told.kept(&path, name)
-                    {
-                        // The mount's request to make it was executed, and its reply lost; or the rival has the name.
-                        left.push((kept.to_vec(), *object));
+                    if let Some(kept) = told.kept(&path, name) {
+                        if node.kind == Kind::Dir {
+                            // The mount's request to make it was executed, and its reply lost; or the rival has the name.
+                            left.push((kept.to_vec(), *object));
+                        } else if !forest.at(kept).is_some_and(|f| holds(h, name, (*object, node), f)) {
+                            let (path, kept) = (path.escape_ascii(), kept.escape_ascii());
+                            verdict.wrong.push(format!(
+                                "{path}/{name}: told that it is kept as {kept}, and it is not there"
+                            ));
+                        }
                         continue;
                     }
                     if found.is_some_and(|f| holds(h, name, (*object, node), f)) {
@@ -157,7 +171,7 @@ impl Rival {
                     if self.came_late(done, (id, dir), &path, name) {
                         continue;
                     }
-                    if rival || told.has(name) && !stable || is_under_way(dir, name, node) {
+                    if rival || told.has(&path, name) && !stable || is_under_way(dir, name, node) {
                         continue;
                     }
                     let got = found.map_or("nothing".to_owned(), described);
@@ -168,7 +182,7 @@ impl Rival {
                     ));
                 }
                 for (name, found) in entries {
-                    let known = names.contains_key(&name) || told.has(&name);
+                    let known = names.contains_key(&name) || told.has(&path, &name);
                     let rival = self.made.contains_key(&(path.clone(), name.clone()));
                     if !known && !rival && !begun(dir, &name) {
                         let path = path.escape_ascii();
@@ -230,10 +244,15 @@ impl Told {
         line.filter_map(|said| Some(said.split_once(" is kept as ")?.1.as_bytes())).next_back()
     }
 
-    /// Whether one of the lines is about a name. If there were too many to be kept, it may have been one of the others.
-    fn has(&self, name: &str) -> bool {
+    /// Whether one of the lines is about a name in a directory. If there were too many to be kept, it may have been one of the others.
+    fn has(&self, dir: &[u8], name: &str) -> bool {
+        let path = format!("{}/{name}", String::from_utf8_lossy(dir));
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "-_.".contains(c));
+        let about = |line: &String| {
+            line.match_indices(&path).any(|(at, _)| line.get(at + path.len()..).is_some_and(ends))
+        };
         let more = |line: &String| line.starts_with("and ") && line.ends_with(" more");
-        self.lines.iter().any(|line| line.contains(name) || more(line))
+        self.lines.iter().any(|line| about(line) || more(line))
     }
 }
 
@@ -305,7 +324,7 @@ mod tests {
         let (before, first) = record.with(|h, _| (h.stable_now(), h.done_now()));
         record.named(top, add(what));
         let done = if waited { first } else { record.with(|h, _| h.done_now()) };
-        let made = ["f", "g"].map(|name| ((b"p".to_vec(), name.to_owned()), Made::File(b"rival".to_vec())));
+        let made = ["f", "g"].map(|name| ((b"p".to_vec(), name.to_owned()), Made::New(b"rival".to_vec())));
         let rival = Rival { made: made.into(), changes: 2 };
         let mut tree: Tree =
             there.iter().map(|(n, data)| (format!("p/{n}").into_bytes(), FoundObject::file(data))).collect();
@@ -323,6 +342,36 @@ mod tests {
         // A creation replaces nothing.
         let added = verdict(true, Naming::Add { name: "f".into(), object: 2 }, &[("t", b""), ("f", b"")]);
         assert_eq!(added.wrong.len(), 1, "{added:?}");
+    }
+
+    /// A program has made f, which the mount had not sent when the rival made one, too.
+    #[test]
+    fn a_file_whose_name_the_rival_has_taken_is_told_of_and_kept_whole() {
+        let record = Record::new(Instant::now(), false, 0);
+        let top = record.with(|h, _| h.add(Kind::Dir));
+        let object = record.with(|h, _| h.add(Kind::File));
+        let before = record.with(|h, _| h.stable_now());
+        let add = Naming::Add { name: "f".into(), object };
+        record.named(top, record.with(|h, now| h.begin(top, add, object, now)));
+        let done = record.with(|h, _| h.done_now());
+        let check = |lines: &[&str], made: Made, there: &[(&str, &[u8])]| {
+            let told = Told::new(lines.iter().map(|line| (*line).to_owned()).collect());
+            let rival = Rival { made: [((b"p".to_vec(), "f".to_owned()), made)].into(), changes: 1 };
+            let tree: Tree = there
+                .iter()
+                .map(|(n, data)| (format!("p/{n}").into_bytes(), FoundObject::file(data)))
+                .collect();
+            rival.check(&record, (top, "p"), &Forest::new(&tree), (&told, &before, &done)).wrong
+        };
+        let (new, theirs) = (|| Made::New(b"rival".to_vec()), ("f", &b"rival"[..]));
+        assert_eq!(check(&[], new(), &[theirs]).len(), 1, "nobody was told");
+        assert_eq!(check(&["q/f: what was written is lost"], new(), &[theirs]).len(), 1, "another file");
+        assert_eq!(check(&["p/f: what was written is lost"], new(), &[theirs]), Vec::<String>::new());
+        let kept = ["p/f: this name is taken on the server: what was made here is kept as p/f.kept"];
+        assert_eq!(check(&kept, new(), &[theirs]).len(), 1, "it is not there");
+        assert_eq!(check(&kept, new(), &[theirs, ("f.kept", b"")]), Vec::<String>::new());
+        // It had been sent, and the rival replaced it on the server.
+        assert_eq!(check(&[], Made::Over(b"rival".to_vec()), &[theirs]), Vec::<String>::new());
     }
 
     #[test]

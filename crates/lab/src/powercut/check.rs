@@ -5,10 +5,12 @@ use super::found::{FoundObject, Tree, Type, contents_difference};
 use super::model::{Kind, Model, ROOT};
 use super::peer::Peer;
 use crate::error::{Error, Result};
+use crate::limits::{REMOVED_GONE_WITHIN, REMOVED_LOOKED_EACH};
 use crate::serial::Node;
 use crate::serial::action::Path;
 use landfast_nfs::v4::{FileHandle, FileType};
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// Differences that are described at most.
 const SHOWN_MAX: usize = 12;
@@ -166,12 +168,20 @@ pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], peer: &mut Pe
             Err(e) => return Err(e),
         }
     }
+    let begun = Instant::now();
     for fh in removed {
         tried += 1;
-        match peer.getattr(fh) {
-            Ok(_) => wrong.push("the handle of a removed object leads to an object".to_owned()),
-            Err(Error::Nfs { .. }) => {}
-            Err(e) => return Err(e),
+        loop {
+            match peer.getattr(fh) {
+                // A file that was open when its last name went goes with the client that had it open, soon after that is known to be gone.
+                Ok(_) if begun.elapsed() < REMOVED_GONE_WITHIN => std::thread::sleep(REMOVED_LOOKED_EACH),
+                Ok(_) => {
+                    wrong.push("the handle of a removed object leads to an object".to_owned());
+                    break;
+                }
+                Err(Error::Nfs { .. }) => break,
+                Err(e) => return Err(e),
+            }
         }
     }
     if wrong.is_empty() {

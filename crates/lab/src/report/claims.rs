@@ -8,12 +8,21 @@ const UNTAR_EACH_MAX: f64 = 0.2;
 
 /// The claims of all rows with `untar` on Landfast's log: what its files cost in counts.
 pub fn untar_counts<'a>(puts: impl IntoIterator<Item = &'a Put>) -> Vec<Check> {
-    let (mut rpcs, mut flushes) = (0.0_f64, 0.0_f64);
+    let (mut rpcs, mut flushes, mut fewest) = (0.0_f64, 0.0_f64, f64::INFINITY);
     for put in puts {
         rpcs = rpcs.max(put.each(put.rpcs));
         flushes = flushes.max(put.waited_each());
+        fewest = fewest.min(put.waited_each() * put.files as f64);
     }
-    untar_checks(rpcs, flushes)
+    let mut checks = untar_checks(rpcs, flushes);
+    // Without any the server would keep nothing of what it says.
+    let fewest = if fewest.is_finite() { fewest } else { 0.0 };
+    checks.push(Check::at_least(
+        "untar on Landfast: flushes waited for by a whole run, the fewest",
+        fewest,
+        1.0,
+    ));
+    checks
 }
 
 /// The same of what was counted.

@@ -21,8 +21,9 @@ impl Keep {
         self.dir.join(format!("{row:02}.json"))
     }
 
-    /// A kept row; none if it was never measured, in another size, or by another form of this program.
-    pub fn read(&self, row: u8, quick: bool) -> Result<Option<Kept>> {
+    /// A kept row; none if it was never measured, or by another command (another size or archive), on another machine, or by another form of
+    /// this program.
+    pub fn read(&self, row: u8, command: &str) -> Result<Option<Kept>> {
         let path = self.path(row);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
@@ -30,7 +31,10 @@ impl Keep {
             Err(source) => return Err(Error::Io { what: format!("read {}", path.display()), source }),
         };
         let kept: Option<Kept> = serde_json::from_slice(&text).ok();
-        Ok(kept.filter(|kept| kept.form == FORM && kept.row == row && kept.quick == quick))
+        let same = |kept: &Kept| {
+            (kept.form, kept.row, kept.command.as_str()) == (FORM, row, command) && kept.machine == machine()
+        };
+        Ok(kept.filter(same))
     }
 
     /// Replaces the row's file as a whole.
@@ -67,7 +71,7 @@ mod tests {
     use super::super::content::{Axis, Found, Picture, Table};
     use super::*;
 
-    fn row(quick: bool) -> Kept {
+    fn row(command: &str) -> Kept {
         let picture = Picture::Bars { axis: Axis::log("x"), bars: Vec::new() };
         Kept {
             form: FORM,
@@ -75,8 +79,8 @@ mod tests {
             title: "t".into(),
             question: "q".into(),
             source: "s".into(),
-            command: "c".into(),
-            quick,
+            command: command.into(),
+            quick: true,
             version: "0".into(),
             machine: machine(),
             ended_s: 1,
@@ -87,14 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_kept_for_its_own_size_only() {
+    fn a_row_is_kept_for_its_own_command_and_machine_only() {
         let dir = tempfile::tempdir().unwrap();
         let keep = Keep::open(dir.path()).unwrap();
-        assert_eq!(keep.read(4, true).unwrap(), None);
-        keep.write(&row(true)).unwrap();
-        assert_eq!(keep.read(4, true).unwrap(), Some(row(true)));
-        assert_eq!(keep.read(4, false).unwrap(), None, "a quick row is no whole one");
-        assert_eq!(keep.read(5, true).unwrap(), None);
+        assert_eq!(keep.read(4, "quick").unwrap(), None);
+        keep.write(&row("quick")).unwrap();
+        assert_eq!(keep.read(4, "quick").unwrap(), Some(row("quick")));
+        assert_eq!(keep.read(4, "whole").unwrap(), None, "a quick row is no whole one");
+        assert_eq!(keep.read(5, "quick").unwrap(), None);
+        let other = Machine { kernel: "another".into(), ..machine() };
+        keep.write(&Kept { machine: other, ..row("quick") }).unwrap();
+        assert_eq!(keep.read(4, "quick").unwrap(), None, "times of one machine beside those of another");
     }
 
     #[test]
@@ -103,7 +110,7 @@ mod tests {
         let keep = Keep::open(dir.path()).unwrap();
         for text in ["", "{", r#"{"form":0}"#] {
             std::fs::write(dir.path().join("rows/04.json"), text).unwrap();
-            assert_eq!(keep.read(4, true).unwrap(), None);
+            assert_eq!(keep.read(4, "quick").unwrap(), None);
         }
     }
 }

@@ -70,7 +70,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Report> {
     let deadline = options.limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut report = Report { rows: Vec::new(), left: Vec::new() };
     for row in &ALL {
-        let kept = keep.read(row.number, options.quick)?;
+        let kept = keep.read(row.number, &command(row, options))?;
         let wanted = options.only.is_empty() || options.only.contains(&row.number);
         if let Some(kept) = kept
             && !(wanted && options.again.contains(&row.number))
@@ -110,6 +110,17 @@ fn left(row: &Row, why: &Error, out_of_time: bool) -> Left {
     }
 }
 
+/// What measures a row once more.
+fn command(row: &Row, options: &Options) -> String {
+    let archive = options.archive.as_ref().filter(|_| row.takes_archive);
+    format!(
+        "landfast lab report --out DIR --only {n} --again {n}{}{}",
+        if options.quick { " --quick" } else { "" },
+        archive.map(|a| format!(" --archive {}", a.display())).unwrap_or_default(),
+        n = row.number
+    )
+}
+
 fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
     plan.step("waiting until the machine's own disks have what was written before")?;
     crate::sys::settle();
@@ -117,20 +128,13 @@ fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
     let watch = busy::Watch::begin();
     let found = crate::namespace::run_private(|| (row.run)(plan))??;
     let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let archive =
-        options.archive.as_ref().filter(|_| row.takes_archive).map(|a| format!(" --archive {}", a.display()));
     Ok(Kept {
         form: FORM,
         row: row.number,
         title: row.title.to_owned(),
         question: row.question.to_owned(),
         source: row.source.to_owned(),
-        command: format!(
-            "landfast lab report --out DIR --only {n} --again {n}{}{}",
-            if options.quick { " --quick" } else { "" },
-            archive.unwrap_or_default(),
-            n = row.number
-        ),
+        command: command(row, options),
         quick: options.quick,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: keep::machine(),

@@ -375,7 +375,7 @@ impl Stand {
         let there = crate::verify::same_contents(archive.open()?, &self.export().join(&dir))?;
         if there != archive.files || put.files != there {
             let what = format!("untar on {}: {there} of {} files are there", self.setup.name, archive.files);
-            return Err(Error::Unable(what));
+            return Err(Error::Protocol(what));
         }
         Ok(put)
     }

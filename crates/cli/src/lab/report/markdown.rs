@@ -6,6 +6,8 @@ use crate::page::svg::plain_time;
 use landfast_lab::report::content::{Kept, Report, Table, Whose};
 use std::fmt::Write;
 
+const A_DAY_S: u64 = 86_400;
+
 /// The page. Pictures are at `results/ROW.svg`, further ones of a row at `results/ROW-2.svg` and so on; `pictures`: how many a row has.
 pub fn markdown(report: &Report, pictures: impl Fn(&Kept) -> usize) -> String {
     let mut out = format!("# {TITLE}\n\n");
@@ -20,7 +22,15 @@ pub fn markdown(report: &Report, pictures: impl Fn(&Kept) -> usize) -> String {
     if let (Some(row), Some(last)) = (report.rows.first(), report.rows.iter().max_by_key(|row| row.ended_s)) {
         let claims = report.rows.iter().flat_map(|row| &row.found.checks);
         let (all, broken) = (claims.clone().count(), claims.filter(|check| !check.holds).count());
-        let _ = writeln!(say, "- {all} claims, {broken} of them do not hold. {}.", ended(last));
+        let first = report.rows.iter().map(|row| row.ended_s).min().unwrap_or(last.ended_s);
+        // Rows that an earlier run has kept.
+        let since = match last.ended_s - first > A_DAY_S {
+            true => {
+                " The first of these rows was measured more than a day before; each row has its own command."
+            }
+            false => "",
+        };
+        let _ = writeln!(say, "- {all} claims, {broken} of them do not hold. {}.{since}", ended(last));
         let _ = writeln!(say, "- {}.", machine_words(&row.machine));
         let _ = writeln!(say, "- {}.", size_words(report));
         if let Some(busy) = busy_words(report) {

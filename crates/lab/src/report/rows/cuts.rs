@@ -35,6 +35,11 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         false => all.collect(),
     };
     let (mut lines, mut absent): (Vec<(Whose, Summary)>, Vec<String>) = (Vec::new(), Vec::new());
+    if plan.quick {
+        absent.push(
+            "nfs-ganesha, `--durability sync`, XFS and btrfs: a run without --quick has them".to_owned(),
+        );
+    }
     for options in all {
         plan.step(&options.title())?;
         match peercut::run(&options, |_, _| {}) {
@@ -91,15 +96,25 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     }
     let axis = Axis { name: "percent of the checked operations that were lost".to_owned(), log: false };
     let mut found = Found::new(Picture::Bars { axis, bars }, table);
-    let lost = |of: Whose| lines.iter().filter(move |(whose, _)| *whose == of).map(|(_, s)| s.all.lost);
+    let of = |of: Whose| lines.iter().filter(move |(whose, _)| *whose == of).map(|(_, s)| s);
     found.checks.push(Check::exactly(
         "operations that Landfast acknowledged and lost",
-        lost(Whose::Ours).sum::<u64>() as f64,
+        of(Whose::Ours).map(|s| s.all.lost).sum::<u64>() as f64,
+        0.0,
+    ));
+    found.checks.push(Check::exactly(
+        "cuts after which Landfast had lost anything, a handle or a file id among it, or had what nobody made",
+        of(Whose::Ours).map(|s| u64::from(s.cuts_with_losses)).sum::<u64>() as f64,
         0.0,
     ));
     found.checks.push(Check::at_least(
+        "operations of Landfast's that were checked after the cuts, the fewest of a line",
+        of(Whose::Ours).map(|s| s.all.checked).min().unwrap_or(0) as f64,
+        1.0,
+    ));
+    found.checks.push(Check::at_least(
         "operations that a server that lies has lost: the check finds them",
-        lost(Whose::NotDurable).max().unwrap_or(0) as f64,
+        of(Whose::NotDurable).map(|s| s.all.lost).max().unwrap_or(0) as f64,
         1.0,
     ));
     found.absent = absent;

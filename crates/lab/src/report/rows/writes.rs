@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Sizes of the files in KiB.
-const SIZES_KIB: [usize; 4] = [1, 32, 33, 64];
+const SIZES_KIB: [usize; 5] = [1, 32, 33, 64, 8192];
 const DATA_BYTES: u64 = 512 << 20;
 
 pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
@@ -29,7 +29,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         ("COMMITs", Unit::Count),
     ];
     let mut table = Table::new("size, client, server", columns);
-    let (mut lanes, mut unkept, mut wrong_bytes) = (Vec::new(), 0u64, 0u64);
+    let (mut lanes, mut unkept, mut committed, mut wrong_bytes) = (Vec::new(), 0u64, 0u64, 0u64);
     let dir = crate::machine::scratch_dir("landfast-writes-")?;
     for setup in setups {
         let mut stand = Stand::start(setup, Latency::default(), DATA_BYTES)?;
@@ -62,7 +62,10 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
                 let stable: u64 = packets.iter().filter(|p| p.stable == "FILE_SYNC").map(|p| p.bytes).sum();
                 let commits = packets.iter().filter(|p| p.stable == "COMMIT").count();
                 // After the last byte something must have made all of it stable.
-                unkept += u64::from(stable < written && commits == 0);
+                let last = |of: &dyn Fn(&Packet) -> bool| packets.iter().rposition(of);
+                let unstable = last(&|p| p.bytes > 0 && p.stable != "FILE_SYNC");
+                unkept += u64::from(unstable.is_some_and(|n| last(&|p| p.stable == "COMMIT") < Some(n)));
+                committed += u64::from(unstable.is_some());
                 wrong_bytes += written.abs_diff((kib << 10) as u64);
                 let name = format!("{kib} KiB, {client}, {}", setup.name);
                 let values = [
@@ -81,6 +84,11 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let mut found = Found::new(Picture::Packets(lanes), table);
     found.checks = vec![
         Check::exactly("files whose data nothing made stable before the client's end", unkept as f64, 0.0),
+        Check::at_least(
+            "files that were sent UNSTABLE and made stable by a COMMIT behind",
+            committed as f64,
+            1.0,
+        ),
         Check::exactly("bytes that were sent too often or not at all", wrong_bytes as f64, 0.0),
     ];
     absent.push(
