@@ -1,7 +1,7 @@
 //! The calling thread's rights: filesystem user, group and supplementary groups, per thread and cached.
 //!
 //! A thread that runs operations is prepared once: it gets its own umask (0) and gives up `CAP_SYS_RESOURCE`, which
-//! would let clients use the filesystem's root reserve and exceed quotas. When the filesystem user changes away from
+//! would let clients use the filesystem's root reserve and exceed quotas; only recovery has it ([`beyond_quotas`]). When the filesystem user changes away from
 //! root, the kernel drops the thread's file capabilities; when it changes back, the kernel restores them
 //! (capabilities(7)). So the kernel's own checks apply to every call.
 //!
@@ -11,6 +11,7 @@
 //! Invariant: the cached identity is the thread's identity. Nothing else in the process may change it on such threads.
 
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -123,20 +124,76 @@ pub(crate) fn prepare_once() -> Result<(), Error> {
     Ok(())
 }
 
+/// While it lives, the calling thread and those that it starts may exceed quotas, if the process may.
+pub(crate) struct BeyondQuotas {
+    raised: bool,
+    /// It is about this thread.
+    _thread: PhantomData<*const ()>,
+}
+
+/// For recovery: what it makes again was within all quotas when it was promised, but what was removed before may still be there.
+pub(crate) fn beyond_quotas() -> BeyondQuotas {
+    BeyondQuotas { raised: set_beyond_quotas(true).unwrap_or(false), _thread: PhantomData }
+}
+
+impl Drop for BeyondQuotas {
+    fn drop(&mut self) {
+        if self.raised && set_beyond_quotas(false).is_err() {
+            // Then this thread serves nobody unless it can be prepared again.
+            NOW.take();
+        }
+    }
+}
+
+/// Returns whether it has changed the thread's capabilities.
+fn set_beyond_quotas(beyond: bool) -> Result<bool, Errno> {
+    let mut sets = kernel::capabilities(None)?;
+    if sets.effective.contains(CapabilitySet::SYS_RESOURCE) == beyond
+        || beyond && !sets.permitted.contains(CapabilitySet::SYS_RESOURCE)
+    {
+        return Ok(false);
+    }
+    sets.effective.set(CapabilitySet::SYS_RESOURCE, beyond);
+    kernel::set_capabilities(None, sets)?;
+    Ok(true)
+}
+
 fn prepare() -> Result<(), Errno> {
     kernel::unshare_fs()?;
     kernel::umask(rustix::fs::Mode::empty());
-    let mut sets = kernel::capabilities(None)?;
-    if sets.effective.contains(CapabilitySet::SYS_RESOURCE) {
-        sets.effective.remove(CapabilitySet::SYS_RESOURCE);
-        kernel::set_capabilities(None, sets)?;
-    }
+    set_beyond_quotas(false)?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
+    fn only_while_it_is_said_may_a_thread_exceed_quotas() {
+        let may = || kernel::capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_RESOURCE);
+        if !kernel::capabilities(None).unwrap().permitted.contains(CapabilitySet::SYS_RESOURCE) {
+            println!("skipped: needs CAP_SYS_RESOURCE");
+            return;
+        }
+        let checks = std::thread::spawn(move || {
+            assume_root().unwrap();
+            assert!(!may());
+            let beyond = beyond_quotas();
+            assert!(may());
+            let helper = std::thread::spawn(move || {
+                let helps = may();
+                // Then it serves clients.
+                assume(&Cred { uid: 1001, gid: 1002, groups: Arc::from([]) }).unwrap();
+                (helps, may())
+            });
+            assert_eq!(helper.join().unwrap(), (true, false));
+            drop(beyond);
+            assert!(!may());
+        });
+        checks.join().unwrap();
+    }
 
     #[test]
     #[cfg_attr(not(root), ignore = "needs root")]

@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Descriptors of the process: so few that a few files take most places of witnesses.
 const DESCRIPTORS: u64 = 256;
 
+/// Its number in the sets of capabilities (`linux/capability.h`).
+const CAP_SYS_RESOURCE: u32 = 24;
+
 /// A file with unstable data.
 fn unstable(rig: &Rig, name: &str, bytes: usize) -> Created {
     let made = rig.create(&root(), &rig.volume.root(), name).expect("create");
@@ -114,6 +117,45 @@ fn a_log_is_not_given_up_for_a_disk_that_has_just_failed() {
         }
     };
     assert!(refused.contains("acknowledged operations are in its log"), "{refused}");
+}
+
+/// Recovery may exceed quotas, and nobody else: what it makes again was within them when it was promised.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn recovery_alone_may_exceed_quotas() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let rig = rig_on(&image);
+    rig.mkdir(&root(), &rig.volume.root(), "d").expect("mkdir");
+    let Rig { temp, beside, volume, .. } = rig;
+    drop(volume);
+    let (tell, told) = std::sync::mpsc::channel();
+    let may = |thread: i32| {
+        let status =
+            fs::read_to_string(format!("/proc/self/task/{thread}/status")).expect("the thread's status");
+        let set = |name: &str| {
+            let bits =
+                status.lines().find_map(|line| line.strip_prefix(name)).expect("a set of capabilities");
+            u64::from_str_radix(bits.trim(), 16).expect("a number") & 1 << CAP_SYS_RESOURCE != 0
+        };
+        (set("CapPrm:"), set("CapEff:"))
+    };
+    let begun = hold("recovery.begin");
+    std::thread::scope(|s| {
+        let opens = s.spawn(|| {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            tell.send(thread).expect("it is awaited");
+            let (volume, report) = open(options(temp.path(), beside.path(), Durability::Log));
+            assert!(report.records > 0);
+            drop(volume);
+            may(thread)
+        });
+        let thread = told.recv().expect("a thread");
+        assert!(begun.has(1, PATIENCE), "recovery begins");
+        let (has, uses) = may(thread);
+        drop(begun);
+        assert_eq!(uses, has, "during recovery");
+        assert!(!opens.join().expect("a thread").1, "afterwards");
+    });
 }
 
 /// A request that meets the stop between two of its transactions comes too late. That is no fault of the log.

@@ -247,13 +247,19 @@ pub fn geteuid() -> Uid {
 
 pub fn capabilities(pid: Option<rustix::thread::Pid>) -> Result<CapabilitySets> {
     if sim::active() {
-        let effective = CapabilitySet::all() - CapabilitySet::SYS_RESOURCE;
-        return Ok(CapabilitySets { effective, permitted: effective, inheritable: CapabilitySet::empty() });
+        let mut effective = CapabilitySet::all();
+        effective.set(CapabilitySet::SYS_RESOURCE, sim::with(|k| k.beyond_quotas));
+        let (permitted, inheritable) = (CapabilitySet::all(), CapabilitySet::empty());
+        return Ok(CapabilitySets { effective, permitted, inheritable });
     }
     rustix::thread::capabilities(pid)
 }
 
 pub fn set_capabilities(pid: Option<rustix::thread::Pid>, sets: CapabilitySets) -> Result<()> {
+    if sim::active() {
+        sim::with(|k| k.beyond_quotas = sets.effective.contains(CapabilitySet::SYS_RESOURCE));
+        return Ok(());
+    }
     rustix::thread::set_capabilities(pid, sets)
 }
 

@@ -107,8 +107,7 @@ impl<'a> Disk<'a> {
         self.bump(newest).map_err(io("bringing the filesystem's generation forward", &stage))
     }
 
-    /// Call last, when everything is durable: drops rows of objects that are gone, and takes the space reserve again, as far as
-    /// there is space.
+    /// Call when everything is durable: drops rows of objects that are gone.
     pub(super) fn finish(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
         self.open.clear();
@@ -120,8 +119,12 @@ impl<'a> Disk<'a> {
         if self.remap.drop_purged() {
             self.remap.save(self.state_dir).map_err(io("writing the remap table", &stage))?;
         }
-        self.lock_again().map_err(io("giving flags back (chattr)", &stage))?;
-        reserve::take(self.state_dir).map_err(io("taking the space reserve", &stage))
+        self.lock_again().map_err(io("giving flags back (chattr)", &stage))
+    }
+
+    /// Call last: takes the space reserve again, as far as there is space.
+    pub(super) fn take_reserve(&mut self) -> std::result::Result<(), Error> {
+        reserve::take(self.state_dir).map_err(io("taking the space reserve", &self.stage))
     }
 
     #[cfg(test)]
@@ -496,6 +499,10 @@ impl Tree for Disk<'_> {
 
     fn sync(&mut self) -> Result<()> {
         flush::all(self.root)
+    }
+
+    fn let_go(&mut self) {
+        self.open.clear();
     }
 
     fn room(&mut self) -> Result<u64> {

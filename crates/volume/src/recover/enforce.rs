@@ -3,7 +3,7 @@
 //! 2. for each object its contents, its attributes, and last its times, since everything else changes those.
 
 use super::work::{Object, Work};
-use super::{Error, Run};
+use super::{Error, FoundHow, Run};
 use crate::faults::point;
 use crate::fold::Plan;
 use crate::limits::RECOVERY_PORTION;
@@ -18,9 +18,21 @@ impl<'a, T: Tree> Run<'a, T> {
         self.attach()?;
         point("recovery.attached");
         self.empty_stage()?;
+        self.tree.let_go();
+        if self.is_short() {
+            // Some filesystems give back the room of dead objects only then.
+            self.sync()?;
+        }
         self.objects(|work, object| work.complete(object))?;
         point("recovery.contents");
         self.verify()
+    }
+
+    /// Whether an object that this run made has not got its contents yet, because room was short.
+    fn is_short(&self) -> bool {
+        let incomplete =
+            |id: &ObjId| self.now.get(id).is_some_and(|now| now.came != FoundHow::Found && !now.complete);
+        self.fold.objects.iter().any(|(id, plan)| !plan.is_dir && incomplete(id))
     }
 
     /// Runs `each` for each live object of the log that was not completed when it was made.

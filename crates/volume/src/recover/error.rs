@@ -25,6 +25,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Room was short, on the disk or in somebody's quota.
+    pub(super) fn is_full(&self) -> bool {
+        let Error::Io { why, .. } = self else { return false };
+        matches!(
+            rustix::io::Errno::from_io_error(why),
+            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)
+        )
+    }
+}
+
 fn place(path: &Option<String>, obj: &ObjId) -> String {
     path.clone().unwrap_or_else(|| format!("object {obj}"))
 }

@@ -346,10 +346,14 @@ impl<'b> Look<'b> {
                 }
                 work.done.made += 1;
                 // The times of a directory are set after its entries, and its entries must not inherit an ACL that it is to pass on.
-                let complete = self.roomy && birth.kind != Kind::Dir;
+                let mut complete = self.roomy && birth.kind != Kind::Dir;
                 let object = Object { id, plan, now, made: Some(meta) };
                 if complete {
-                    work.complete(&object)?;
+                    match work.complete(&object) {
+                        // What dead objects still take may count for somebody's quota. It is completed when they are gone.
+                        Err(e) if e.is_full() => complete = false,
+                        done => done?,
+                    }
                 }
                 let came = if staged.is_some() { FoundHow::Staged } else { FoundHow::Placed };
                 Ok(Some(ObjectOnDisk { staged, ..again(known(object.now, came, complete)) }))

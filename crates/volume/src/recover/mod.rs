@@ -27,6 +27,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
+use crate::cred;
 use crate::faults::{self, Bug, point};
 use crate::fold::{self, Fold};
 use crate::kernel;
@@ -138,12 +139,15 @@ pub(crate) fn run(
     if how.strict {
         fold = fold.unanimous()?;
     }
+    let beyond = cred::beyond_quotas();
     disk.prepare(&fold)?;
     let mut r = reconcile(disk, &fold, marker, how, places).inspect_err(|_| {
         // As far as possible: what fails is noted for the next start.
         let _ = disk.lock_again();
     })?;
     disk.finish(&fold)?;
+    drop(beyond);
+    disk.take_reserve()?;
     r.notes = std::mem::take(&mut fold.notes);
     // Dropping millions of small blocks takes time; the start need not wait for it.
     kernel::drop_aside(fold);

@@ -67,6 +67,8 @@ pub trait Tree {
     fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()>;
     /// Makes everything so far durable (`syncfs`).
     fn sync(&mut self) -> Result<()>;
+    /// Closes all objects, so that those without a name give back their room.
+    fn let_go(&mut self) {}
     fn room(&mut self) -> Result<u64>;
     /// Calls `each` for each of `items`, which are independent, in any order, and on several threads if that pays. Returns the
     /// results in the order of `items`, or the first error. The tree that `each` gets has no remap table.

@@ -17,6 +17,7 @@ mod found;
 mod oracle;
 mod orphans;
 mod past;
+mod quotas;
 mod replies;
 mod requests;
 mod strangers;

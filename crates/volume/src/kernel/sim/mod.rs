@@ -228,6 +228,10 @@ pub struct Kernel {
     group: u32,
     groups: Vec<u32>,
     umask: u32,
+    /// The thread has CAP_SYS_RESOURCE in effect, as each process has at first.
+    pub beyond_quotas: bool,
+    /// Changes that were made so.
+    pub changes_beyond_quotas: u64,
     now_ns: u64,
     wall_offset_ns: i64,
     began: Instant,
@@ -299,6 +303,8 @@ impl Kernel {
             group: 0,
             groups: Vec::new(),
             umask: 0,
+            beyond_quotas: true,
+            changes_beyond_quotas: 0,
             now_ns: 1_700_000_000_000_000_000,
             wall_offset_ns: 0,
             began: Instant::now(),
@@ -341,6 +347,7 @@ impl Kernel {
             return Err(Errno::IO);
         }
         self.calls += 1;
+        self.changes_beyond_quotas += u64::from(self.beyond_quotas && class == Class::Change);
         if let Some(called) = &mut self.called {
             called.push(call);
         }
@@ -652,6 +659,7 @@ impl Kernel {
         self.fds_free.clear();
         self.boot += 1;
         (self.user, self.group, self.umask) = (0, 0, 0);
+        self.beyond_quotas = true;
         self.groups.clear();
         self.down = false;
         self.cut_at = None;

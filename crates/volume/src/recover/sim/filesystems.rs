@@ -337,7 +337,7 @@ fn recover(
         let left = (cuts > 0).then(|| rng.below(records.len() * 3 + 2));
         let result = match left {
             Some(left) => reconcile(
-                &mut Fused { tree: &mut disk, left: Some(left) },
+                &mut Fused { tree: &mut disk, left: Some(left), over_quota: &|| false },
                 &fold,
                 marker,
                 RecoveryMode::default(),
@@ -495,6 +495,38 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
         assert!(new.iter().all(|n| !lost.contains(n)));
         drop(v);
     }
+}
+
+/// Until a removed file is gone from the disk, it counts for its owner's quota.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn what_is_made_again_waits_for_the_quota_that_dead_objects_use() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let mut v = Volume::open(&image);
+    let dead = make_some(&mut v, "f").swap_remove(0);
+    let root = disk::identity(&v.root).expect("identity");
+    let lost = ObjId { btime_ns: 7, ..dead.clone() };
+    let owned = Owned { mode: 0o600, uid: 1001, ..Owned::default() };
+    let birth = Birth { kind: Kind::File, owned, rdev: (0, 0), target: Bytes::new(), fileid: 1 };
+    let data = Bytes::from_static(b"data");
+    let facts = vec![
+        Fact::Unbind { dir: root.clone(), name: Bytes::from_static(b"f0"), obj: dead.clone() },
+        Fact::Links { obj: dead.clone(), nlink: 0 },
+        Fact::Born { obj: lost.clone(), birth },
+        Fact::Bind { dir: root, name: Bytes::from_static(b"new"), obj: lost.clone() },
+        Fact::Data { obj: lost, offset: 0, bytes: data.clone() },
+    ];
+    let fold = Fold::of([Record { seq: 1, facts }]).expect("a fold");
+    let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, 1).expect("disk");
+    // Also while somebody has it open.
+    let over_quota = || kernel::open_handle(&v.root, &dead.kh).is_ok();
+    assert!(over_quota());
+    let mut tree = Fused { tree: &mut disk, left: None, over_quota: &over_quota };
+    reconcile(&mut tree, &fold, 0, RecoveryMode::default(), &ObjMap::default).expect("recovered");
+    let made = image.path().join("export/new");
+    assert_eq!(std::fs::read(&made).expect("a file"), data);
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&made.metadata().expect("a file")), 1001);
+    assert!(!image.path().join("export/f0").exists());
 }
 
 #[test]

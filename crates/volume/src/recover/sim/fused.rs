@@ -7,11 +7,12 @@ use bytes::Bytes;
 use crate::record::{Birth, Kind, ObjId, Timestamp};
 use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 
-/// Passes all calls on until the fuse blows; after that no change gets through.
+/// Passes all calls on until the fuse blows; after that no change gets through. While `over_quota` says so, nothing gets room.
 pub(super) struct Fused<'a, T> {
     pub(super) tree: &'a mut T,
     /// How many more calls get through; `None`: all.
     pub(super) left: Option<usize>,
+    pub(super) over_quota: &'a dyn Fn() -> bool,
 }
 
 impl<T: Tree> Fused<'_, T> {
@@ -24,6 +25,10 @@ impl<T: Tree> Fused<'_, T> {
             }
             None => Ok(self.tree),
         }
+    }
+
+    fn charged(&mut self) -> Result<&mut T> {
+        if (self.over_quota)() { Err(rustix::io::Errno::DQUOT.into()) } else { self.on() }
     }
 }
 
@@ -65,7 +70,7 @@ impl<T: Tree> Tree for Fused<'_, T> {
         self.on()?.rmdir(dir, name)
     }
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
-        self.on()?.write(obj, offset, bytes)
+        self.charged()?.write(obj, offset, bytes)
     }
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
         self.on()?.punch(obj, offset, len)
@@ -74,7 +79,7 @@ impl<T: Tree> Tree for Fused<'_, T> {
         self.on()?.truncate(obj, size)
     }
     fn chown(&mut self, obj: &ObjId, uid: u32, gid: u32) -> Result<()> {
-        self.on()?.chown(obj, uid, gid)
+        self.charged()?.chown(obj, uid, gid)
     }
     fn chmod(&mut self, obj: &ObjId, mode: u32) -> Result<()> {
         self.on()?.chmod(obj, mode)
@@ -90,6 +95,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     }
     fn sync(&mut self) -> Result<()> {
         self.on()?.sync()
+    }
+    fn let_go(&mut self) {
+        self.tree.let_go();
     }
     fn room(&mut self) -> Result<u64> {
         self.tree.room()
