@@ -62,6 +62,8 @@ struct Handle {
     info: String,
     warning: Option<String>,
     superblocks: Mutex<Option<Superblocks>>,
+    /// Sequence number of the first record to replay.
+    tail_seq: u64,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -150,6 +152,7 @@ impl Log {
             info,
             device: current,
             superblocks: Mutex::new(Some(superblocks)),
+            tail_seq: scan.tail_seq,
             threads: Mutex::new(Vec::new()),
         };
         Ok((Log { handle: Arc::new(handle) }, replay))
@@ -240,6 +243,18 @@ impl Log {
             sync()?;
         }
         let records = buf.records();
+        if space.tail != superblocks.last.tail {
+            // Replay began at a restart batch behind the tail of the superblock (see `Writer::absorb`). Until a superblock names
+            // it, it is found only through the batches before it, so nothing may be written over them.
+            let next = Superblock {
+                tail: space.tail,
+                tail_seq: self.handle.tail_seq,
+                checkpoint: number - 1,
+                durable_end: (space.head, space.next_seq),
+                ..superblocks.last
+            };
+            superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
+        }
         if records > 0 {
             core.put_batch(device, &mut buf, &space, number, false)
                 .map_err(|error| format!("writing a snapshot: {error}"))?;

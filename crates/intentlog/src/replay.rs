@@ -97,8 +97,9 @@ pub struct Scan {
     pub batches: u64,
     /// For each batch in `records`: the number of records up to its end.
     pub ends: Vec<usize>,
-    /// Position of the first batch to replay.
+    /// Position of the first batch to replay, and sequence number of its first record.
     pub tail: u64,
+    pub tail_seq: u64,
     /// Position after the last batch.
     pub end: u64,
     /// Sequence number after the last record.
@@ -130,6 +131,7 @@ pub fn walk(
     let ring = Ring { bytes: superblock.ring_bytes };
     let mut scan = Scan {
         tail: superblock.tail,
+        tail_seq: superblock.tail_seq,
         end: superblock.tail,
         end_seq: superblock.tail_seq,
         checkpoint: superblock.checkpoint,
@@ -139,7 +141,7 @@ pub fn walk(
     let mut left = ring.bytes;
     while let Some((header, records)) = window.batch_at(scan.end, scan.end_seq, left, superblock)? {
         if header.restart {
-            scan.tail = scan.end;
+            (scan.tail, scan.tail_seq) = (scan.end, scan.end_seq);
             scan.checkpoint = header.checkpoint;
         }
         each(&header, records);

@@ -116,6 +116,51 @@ fn the_same_choices_give_the_same_bytes_and_the_oracle_holds() {
     }
 }
 
+/// A log that was nearly full when it absorbed a batch, and whose power failed when the restart batch was durable and the superblock
+/// that frees what is before it was not. Also gives the last acknowledged effect.
+fn absorbed() -> (SimDisk, Arc<Model>, u64) {
+    let disk = SimDisk::new(BYTES, 1);
+    let model = Arc::new(Model::default());
+    let (log, mut stepper) = start(&disk, &model, 1);
+    // Some blocks: the reserve has room for one such snapshot.
+    model.set_snapshot_bytes(10_000);
+    let mut acknowledged = 0;
+    loop {
+        let (last, ticket) = model.operate(&log, &[3_000]).unwrap();
+        ticket.request();
+        while ticket.poll_now().is_none() {
+            match stepper.write() {
+                Step::Did(Did::AbsorbSynced) => disk.set_fault(Fault::Error(1)),
+                Step::Ended => {
+                    disk.revive();
+                    return (disk, model, acknowledged);
+                }
+                _ => {}
+            }
+        }
+        if ticket.poll_now() == Some(Ok(())) {
+            acknowledged = last;
+        }
+    }
+}
+
+#[test]
+fn the_next_start_does_not_write_over_what_leads_to_a_restart_batch() {
+    for writes in 0..4 {
+        let (disk, model, acknowledged) = absorbed();
+        let (log, replay) = Log::open_device(disk.device(), seeded(2)).unwrap();
+        model.recover(&replay, acknowledged);
+        disk.set_fault(Fault::Error(writes));
+        assert!(log.start_stepped(model.clone()).is_err(), "power fails in write {writes}");
+        drop(log);
+        disk.revive();
+        let (log, replay) = Log::open_device(disk.device(), seeded(3))
+            .unwrap_or_else(|e| panic!("power failed in write {writes}: {e}"));
+        model.recover(&replay, acknowledged);
+        log.start_stepped(model.clone()).unwrap();
+    }
+}
+
 /// Whoever fills the batch of the first part closes it, so that it is written before the next part is asked for; and that is empty.
 #[test]
 fn a_snapshot_whose_last_part_is_empty_ends() {
