@@ -308,6 +308,11 @@ impl Log {
         Txn::begin(self.handle.core.clone())
     }
 
+    /// It has been started and not been stopped or failed.
+    pub fn takes_transactions(&self) -> bool {
+        self.handle.core.state.lock().check_open().is_ok()
+    }
+
     /// See [`Intent`].
     pub fn expect(&self) -> Intent {
         Intent::new(self.handle.core.clone())

@@ -5,10 +5,14 @@ use std::sync::{Arc, Weak};
 
 use landfast_intentlog::{Checkpoint, Part, Renewed, Snapshot};
 
-use crate::error::{Error, OpenError};
+use crate::error::OpenError;
 use crate::faults::{self, Bug, point};
+use crate::kernel;
+use crate::limits::ROOM_PAUSE;
 use crate::lost_log::Present;
 use crate::record::{Fact, Record};
+use crate::reserve;
+use crate::state;
 use crate::volume::{Volume, VolumeInner};
 
 pub trait NoteKeeper: Send + Sync {
@@ -95,6 +99,56 @@ impl Snapshot for Notes {
     }
 }
 
+impl Checkpoints {
+    fn volume(&self) -> std::io::Result<Volume> {
+        self.volume.upgrade().map(Volume).ok_or_else(|| std::io::Error::other("the volume is closed"))
+    }
+
+    /// Tags the volume with the number of a checkpoint. On btrfs that needs room. If there is none, it waits for some while the volume
+    /// is served, since an error would be final.
+    fn tag(&self, number: u64) -> std::io::Result<Volume> {
+        let mut waited = false;
+        loop {
+            // Nobody is kept from closing the volume meanwhile.
+            let volume = self.volume()?;
+            volume.assume_root().map_err(std::io::Error::other)?;
+            match volume.tag_as_syncing(number) {
+                Ok(()) if waited => {
+                    reserve::take(&volume.0.state_dir)?;
+                    return Ok(volume);
+                }
+                Ok(()) => return Ok(volume),
+                Err(e)
+                    if state::is_full(&e)
+                        && volume.log().is_some_and(|(log, _)| log.takes_transactions()) =>
+                {
+                    if !waited {
+                        tracing::error!(
+                            "{}: a checkpoint waits for room ({e}); when the log is full, all that modifies waits. To do: make \
+                             room or raise the quota",
+                            volume.0.dir.display()
+                        );
+                    }
+                    waited = true;
+                }
+                Err(e) => return Err(e),
+            }
+            drop(volume);
+            kernel::pause(ROOM_PAUSE);
+        }
+    }
+}
+
+impl Volume {
+    fn tag_as_syncing(&self, number: u64) -> std::io::Result<()> {
+        // A volume that gives up its log marks itself clean under this lock, and that mark must stay.
+        let _identity = self.0.identity.lock();
+        self.check().map_err(std::io::Error::other)?;
+        self.0.syncing.store(number, Ordering::SeqCst);
+        self.set_tag(number, false)
+    }
+}
+
 impl Checkpoint for Checkpoints {
     fn snapshot(&self) -> Box<dyn Snapshot> {
         let Some(volume) = self.volume.upgrade().map(Volume) else { return Box::new(Vec::new()) };
@@ -103,20 +157,10 @@ impl Checkpoint for Checkpoints {
     }
 
     fn sync(&self, number: u64) -> std::io::Result<()> {
-        let gone = || std::io::Error::other("the volume is closed");
-        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
-        let failed = |e: Error| std::io::Error::other(e);
-        volume.assume_root().map_err(failed)?;
-        {
-            // A volume that gives up its log marks itself clean under this lock, and that mark must stay.
-            let _identity = volume.0.identity.lock();
-            volume.check().map_err(failed)?;
-            volume.0.syncing.store(number, Ordering::SeqCst);
-            volume.set_tag(number, false)?;
-        }
+        let volume = self.tag(number)?;
         point("volume.tagged");
         if !faults::bug(Bug::CheckpointBeforeSyncfs) {
-            volume.flush_all().map_err(failed)?;
+            volume.flush_all().map_err(std::io::Error::other)?;
         }
         let purged = {
             let mut remap = volume.0.remap.write();
@@ -136,9 +180,7 @@ impl Checkpoint for Checkpoints {
     }
 
     fn set_aside(&self, number: u64, why: &str) -> std::io::Result<()> {
-        let gone = || std::io::Error::other("the volume is closed");
-        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
-        volume.set_log_aside(number, why, &self.present)
+        self.volume()?.set_log_aside(number, why, &self.present)
     }
 
     fn resume(&self, number: u64) -> std::io::Result<()> {

@@ -72,6 +72,9 @@ pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
 /// Smallest space reserve, bytes; with less space there is none.
 pub const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
+/// How often a checkpoint that has no room for its number tries again.
+pub const ROOM_PAUSE: Duration = Duration::from_secs(1);
+
 /// The space reserve is at most this fraction of the filesystem (a divisor).
 pub const RESERVE_PART: u64 = 64;
 

@@ -42,7 +42,7 @@ pub(crate) fn replace_if_room(dir: &OwnedFd, name: &str, payload: &[u8]) -> Resu
     }
 }
 
-fn is_full(e: &Error) -> bool {
+pub(crate) fn is_full(e: &Error) -> bool {
     matches!(Errno::from_io_error(e), Some(Errno::NOSPC | Errno::DQUOT))
 }
 

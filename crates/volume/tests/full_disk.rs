@@ -460,3 +460,42 @@ fn a_checkpoint_that_drops_rows_on_a_full_disk() {
     assert!(table().len() < before.len(), "the row is gone");
     volume.shutdown().expect("a clean stop");
 }
+
+/// On btrfs a checkpoint needs room for its number. It waits for that: an error would fail the volume until it is started again.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_checkpoint_waits_for_room_for_its_number() {
+    let Some(image) = Image::new(Kernel::Btrfs) else { return };
+    let dir = image.path().join("dir");
+    std::fs::create_dir(&dir).expect("a directory");
+    let options =
+        || OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&dir, image.beside().join("log")) };
+    let (volume, _) = open(options());
+    if !image.limited("12M") {
+        return;
+    }
+    image.fill();
+    std::fs::remove_file(dir.join(".landfast/reserve")).expect("the reserve");
+    image.fill();
+    let mkdir = || {
+        let mut tx = volume.tx();
+        let made = volume.mkdir(&mut tx, &root(), &volume.root(), b"d", mode(0o755)).map(drop);
+        tx.finish().wait_blocking().expect("stable");
+        made
+    };
+    // Nothing is done, but the log has an empty record.
+    assert_eq!(mkdir(), Err(Error::Quota));
+    let before = volume.stats().syncfs;
+    std::thread::scope(|s| {
+        let checkpoint = s.spawn(|| volume.checkpoint());
+        // Each try begins with a flush.
+        while volume.stats().syncfs < before + 2 {
+            assert_eq!(volume.failed(), None);
+            std::thread::yield_now();
+        }
+        assert!(image.limited("none"));
+        checkpoint.join().expect("a thread").expect("a checkpoint");
+    });
+    mkdir().expect("there is room");
+    volume.shutdown().expect("stopped");
+}
