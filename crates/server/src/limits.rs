@@ -130,11 +130,15 @@ pub const NLM_WAITERS_PER_HOST_MAX: usize = 1024;
 pub const NLM_WAITERS_PER_FILE_MAX: usize = 1024;
 /// and in all.
 pub const NLM_WAITERS_MAX: usize = 16 << 10;
+/// Ranges that an owner held where it is granted a lock, so that it has them again if the grant is taken back. With more the
+/// grant is not taken back.
+pub const NLM_RANGES_REMEMBERED_MAX: usize = 16;
 /// Lock owners that are looked at to see whether a request would wait for itself; beyond, it waits.
 pub const DEADLOCK_STEPS_MAX: usize = 8192;
 /// Calls to NLM clients at the same time. GRANTED waits for its turn; the answer to an asynchronous message is not sent.
 pub const NLM_CALLBACKS_MAX: usize = 64;
-/// How long a call to a client waits for its reply; over UDP it is sent again after each of these but the last.
+/// How long a call to a client waits for its reply; over UDP it is sent again after each of these but the last. GRANTED is
+/// not: it waits for the first of these.
 pub const NLM_CALL_WAITS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 /// The same for an asynchronous message, which some clients do not reply to.
@@ -161,6 +165,10 @@ pub const NSM_NOTIFY_PAUSES: [Duration; 8] = [
     Duration::from_secs(240),
     Duration::from_secs(0),
 ];
+/// Names of status monitors of one address whose last state is remembered; one more, and its oldest is forgotten.
+pub const NSM_STATES_PER_ADDRESS_MAX: usize = 16;
+/// The same of all addresses.
+pub const NSM_STATES_MAX: usize = 4096;
 /// Where a port mapper listens (RFC 1833 section 3).
 pub const PORTMAPPER_PORT: u16 = 111;
 /// How long a port that a client's port mapper named is not asked for again, and how many are kept.

@@ -262,6 +262,35 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
     assert_eq!(a.lock_and_wait(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
 }
 
+/// It has heard the first GRANTED, whose answer is lost; it no longer waits when the second comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn c702_10_a_refusal_of_what_is_told_again_takes_nothing() {
+    let (rig, _v4, f, _) = rig(90).await;
+    let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
+    for by_udp in [false, true] {
+        (a.by_udp, b.by_udp) = (by_udp, by_udp);
+        b.answers(None);
+        let rows = [
+            (A, 1, Lock, 0, 0, GRANTED, ""),
+            (B, 7, Wait, 0, 0, BLOCKED, ""),
+            (A, 1, Unlock, 0, 0, GRANTED, ""),
+        ];
+        play(&mut [&mut a, &mut b], &f, &rows).await;
+        assert_eq!(b.hears().await.proc, proc::GRANTED);
+        b.answers(Some(DENIED));
+        assert_eq!(b.hears().await.proc, proc::GRANTED);
+        let answered = tokio::time::timeout(PATIENCE, async {
+            while rig.server().stats().nlm_waiters > 0 {
+                tokio::task::yield_now().await;
+            }
+        });
+        answered.await.expect("the server has the answer");
+        assert_eq!(a.test(a.bytes(&f, 1, 0, 1), true).await.holder.map(|h| h.svid), Some(7));
+        assert_eq!(b.unlock(b.bytes(&f, 7, 0, 0)).await, GRANTED);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_10_cancel() {
@@ -326,14 +355,14 @@ async fn c702_11_a_client_that_restarts_holds_nothing() {
         assert_eq!(locked, GRANTED);
         assert_eq!(b.share(proc::SHARE, &f, 1, 0).await, GRANTED);
         // Another host cannot say it, nor is another name at the same address meant.
-        b.sm_notify("a.example").await;
+        b.sm_notify("a.example", 5).await;
         b.free_all("a.example").await;
-        a.sm_notify("other").await;
+        a.sm_notify("other", 5).await;
         assert_eq!(b.lock(b.bytes(&f, 7, 0, 1), true).await, DENIED);
         assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 1), true).await, BLOCKED);
         if monitor {
             a.by_udp = true;
-            a.sm_notify("A").await;
+            a.sm_notify("A", 5).await;
             a.by_udp = false;
         } else {
             a.free_all("a.example").await;
@@ -343,6 +372,27 @@ async fn c702_11_a_client_that_restarts_holds_nothing() {
         assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
         assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
     }
+}
+
+/// A status monitor says it under several names, and again if no answer comes; the host may have locked something in
+/// between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn c702_11_a_restart_that_is_reported_again_frees_nothing() {
+    let (rig, _v4, f, _) = rig(90).await;
+    let (mut a, mut b) = (Lockd::new(&rig, "a.example", 2).await, Lockd::new(&rig, "b", 3).await);
+    a.sm_notify("a.example", 5).await;
+    assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
+    a.sm_notify("a", 5).await;
+    assert_eq!(b.lock(b.bytes(&f, 7, 0, 1), true).await, DENIED);
+    a.sm_notify("a", 7).await;
+    assert_eq!(b.lock(b.bytes(&f, 7, 0, 1), true).await, GRANTED);
+    // It was asked for after the restart that is reported.
+    b.sm_notify("b", 3).await;
+    assert_eq!(a.lock(a.bytes(&f, 1, 0, 1), true).await, DENIED);
+    a.free_all("a.example").await;
+    b.free_all("b").await;
+    assert_eq!(a.lock(a.bytes(&f, 1, 0, 1), true).await, GRANTED);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,8 @@
 //!
 //! The client holds the range before it is told. If GRANTED cannot have reached the client, the range is freed again. If it may have, the
 //! client keeps the range, even without a reply: two holders would be worse than a lock that its client frees by its next LOCK, UNLOCK
-//! or restart.
+//! or restart. A client that refuses GRANTED when it comes again may have heard it the first time. Each GRANTED is sent only if the client
+//! still holds the range and has not been told.
 
 use super::manager::Nlm;
 use super::peers::Failed;
@@ -49,11 +50,11 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
     let mut perhaps = false;
     for pause in limits::NLM_GRANT_PAUSES {
-        // The client may have retried meanwhile, or cancelled.
+        // The client may have retried meanwhile, unlocked, or cancelled.
         if !nlm.sh.state().files.nlm_granting(id) {
             return;
         }
-        match once(&nlm, &waiter, addr).await {
+        match once(&nlm, &waiter, addr, perhaps).await {
             GrantReply::Accepted => {
                 nlm.sh.state().files.nlm_told(|_| true, id);
                 return;
@@ -72,21 +73,24 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
 }
 
-async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> GrantReply {
+/// Sends GRANTED, `again` if the client may have heard it before.
+async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr, again: bool) -> GrantReply {
     let args = TestArgs {
         cookie: Opaque1024(Bytes::copy_from_slice(&waiter.id.to_be_bytes())),
         exclusive: waiter.exclusive,
         lock: waiter.lock.clone(),
     };
     let _room = nlm.peers.wait_for_room().await;
+    let wanted = || nlm.sh.state().files.nlm_sends(waiter.id, again);
     if waiter.by.message {
         // The reply comes as a call from the client.
-        return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes()).await {
+        return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes(), wanted).await
+        {
             Ok(()) | Err(Failed::Unknown) => GrantReply::Unknown,
             Err(Failed::NotDelivered) => GrantReply::NotDelivered,
         };
     }
-    match nlm.peers.call(addr, waiter.by.udp, proc::GRANTED, args.to_bytes()).await {
+    match nlm.peers.granted(addr, waiter.by.udp, args.to_bytes(), wanted).await {
         Ok(results) => match Res::from_bytes(results) {
             Ok(res) if res.stat == NlmStat::GRANTED => GrantReply::Accepted,
             Ok(_) => GrantReply::Refused,

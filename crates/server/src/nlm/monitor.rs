@@ -31,7 +31,7 @@ impl Nlm {
             proc::SIMU_CRASH => Response::Success(Bytes::new()),
             proc::NOTIFY => match StatChange::from_bytes(body) {
                 Ok(change) => {
-                    self.restarted(peer, &change.mon_name.0).await;
+                    self.restarted(peer, &change.mon_name.0, Some(change.state)).await;
                     Response::Success(Bytes::new())
                 }
                 Err(_) => Response::GarbageArgs,

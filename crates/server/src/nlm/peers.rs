@@ -51,45 +51,55 @@ impl Peers {
         self.calls.clone().acquire_owned().await.ok()
     }
 
-    /// Calls the lock manager, and waits for its results.
-    pub(super) async fn call(
+    /// Calls the lock manager's GRANTED, if it is still `wanted` when its port is known, and waits for the results. It is
+    /// sent once: a client takes it twice for two locks.
+    pub(super) async fn granted(
         &self,
         addr: IpAddr,
         udp: bool,
-        proc: u32,
         args: Bytes,
+        wanted: impl Fn() -> bool,
     ) -> Result<Bytes, Failed> {
-        let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc };
-        self.to(addr, udp, to, args, &limits::NLM_CALL_WAITS).await
+        let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc: nlm::proc::GRANTED };
+        let waits = &limits::NLM_CALL_WAITS[..];
+        self.to((addr, udp), to, args, (waits, if udp { &waits[..1] } else { waits }), wanted).await
     }
 
-    /// Sends the lock manager an asynchronous message. Some clients send no reply to it.
+    /// Sends the lock manager an asynchronous message, if it is still `wanted` when its port is known. Some clients send no
+    /// reply to it.
     pub(super) async fn message(
         &self,
         addr: IpAddr,
         udp: bool,
         proc: u32,
         args: Bytes,
+        wanted: impl Fn() -> bool,
     ) -> Result<(), Failed> {
         let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc };
-        self.to(addr, udp, to, args, &limits::NLM_MESSAGE_WAITS).await.map(|_| ())
+        let waits = &limits::NLM_MESSAGE_WAITS;
+        self.to((addr, udp), to, args, (waits, waits), wanted).await.map(|_| ())
     }
 
     pub(super) async fn notify(&self, addr: IpAddr, args: Bytes) -> Result<(), Failed> {
         let to = Target { prog: nsm::PROGRAM, vers: nsm::VERSION, proc: nsm::proc::NOTIFY };
-        self.to(addr, true, to, args, &limits::NLM_CALL_WAITS).await.map(|_| ())
+        let waits = &limits::NLM_CALL_WAITS;
+        self.to((addr, true), to, args, (waits, waits), || true).await.map(|_| ())
     }
 
+    /// Asks for the port, with the first of `waits`, and calls it, with the second, if that is still wanted then.
     async fn to(
         &self,
-        addr: IpAddr,
-        udp: bool,
+        (addr, udp): (IpAddr, bool),
         to: Target,
         args: Bytes,
-        waits: &[Duration],
+        (port_waits, waits): (&[Duration], &[Duration]),
+        wanted: impl Fn() -> bool,
     ) -> Result<Bytes, Failed> {
         let place = (addr, to.prog, to.vers, udp);
-        let port = self.port(place, waits).await.ok_or(Failed::NotDelivered)?;
+        let port = self.port(place, port_waits).await.ok_or(Failed::NotDelivered)?;
+        if !wanted() {
+            return Err(Failed::NotDelivered);
+        }
         let done = send(SocketAddr::new(addr, port), udp, to, args, waits).await;
         if done.is_err() {
             // It may have another port by now.

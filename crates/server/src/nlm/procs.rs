@@ -6,6 +6,7 @@ use crate::exports::Caller;
 use crate::exports::caller::Admission;
 use crate::limits;
 use crate::shared::Shared;
+use crate::state::State;
 use crate::state::delegations::Touch;
 use crate::state::locks::{Denied, LockError};
 use crate::state::nlm::{self, Host, LockRequest, RequestForm};
@@ -81,7 +82,7 @@ impl Nlm {
         };
         let peers = self.peers.clone();
         tokio::spawn(async move {
-            if let Err(e) = peers.message(peer.ip().to_canonical(), udp, proc, results).await {
+            if let Err(e) = peers.message(peer.ip().to_canonical(), udp, proc, results, || true).await {
                 tracing::debug!("no answer to a message of {peer}: {e:?}");
             }
             drop(room);
@@ -144,7 +145,7 @@ impl Nlm {
                 }
                 proc::FREE_ALL => {
                     let a: Notify = args(body)?;
-                    self.restarted(from.peer, &a.name.0).await;
+                    self.restarted(from.peer, &a.name.0, None).await;
                     count(NlmStat::GRANTED);
                     Response::Success(Bytes::new())
                 }
@@ -208,12 +209,13 @@ impl Nlm {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
-        let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
+        let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim, Some(a.state))?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let ask =
             LockRequest { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
-        let (stat, unsettled) = {
+        let (stat, before, unsettled) = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
+            let before = st.files.nlm_held(&ask);
             let stat = loop {
                 match st.files.nlm_lock(&ask) {
                     Ok(()) => break NlmStat::GRANTED,
@@ -234,7 +236,7 @@ impl Nlm {
                     Err(LockError::Status(_)) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            (stat, st.removals.unsettled())
+            (stat, before, st.removals.unsettled())
         };
         notes.extend(self.sh.exports().relied_on(unsettled));
         let kept = if stat == NlmStat::GRANTED && monitored {
@@ -242,16 +244,26 @@ impl Nlm {
         } else {
             self.keep(notes).await
         };
-        if kept.is_err() && stat == NlmStat::GRANTED {
-            // Nothing may be promised any more.
-            let _ = self.sh.state().files.nlm_unlock(&ask);
-            return Err(NlmStat::DENIED_NOLOCKS);
+        if stat == NlmStat::GRANTED {
+            let mut st = self.sh.state();
+            is_still_there(&st, host)?;
+            if kept.is_err() {
+                // Nothing may be promised any more.
+                st.files.nlm_give_back(&ask, &before);
+                return Err(NlmStat::DENIED_NOLOCKS);
+            }
         }
         Ok(stat)
     }
 
-    /// The host that makes a claim, and whether it may now.
-    fn host(&self, from: &NlmCaller, name: &NetObj, reclaim: bool) -> Result<(u64, Vec<Stamped>), NlmStat> {
+    /// The host that makes a claim, in this state of its status monitor if it says so, and whether it may now.
+    fn host(
+        &self,
+        from: &NlmCaller,
+        name: &NetObj,
+        reclaim: bool,
+        state: Option<i32>,
+    ) -> Result<(u64, Vec<Stamped>), NlmStat> {
         let addr = from.peer.ip().to_canonical();
         let now = self.sh.now();
         let mut st = self.sh.state();
@@ -263,6 +275,7 @@ impl Nlm {
         if reclaim && st.hosts.get(host).is_none_or(|h| !h.restored) {
             return Err(NlmStat::DENIED);
         }
+        st.nlm_asks_in(host, state);
         Ok((host, note.into_iter().collect()))
     }
 
@@ -377,15 +390,17 @@ impl Nlm {
         let file = file_to_lock(&self.sh, from, &a.share.fh)?;
         let _touching =
             self.clear_of_delegations(&file, Touch::of_lock(access & WRITE != 0 || deny != 0)).await?;
-        let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
+        let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim, None)?;
         let oh = &a.share.oh.0;
-        let (stat, unsettled) = {
+        let by = (host, share_of(from.peer.ip()));
+        let (stat, before, unsettled) = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
+            let before = st.files.nlm_shared(host, oh, &file);
             let stat = loop {
                 if deny != 0 && !a.reclaim && st.may_have_unknown_opens(now) {
                     break NlmStat::DENIED_GRACE_PERIOD;
                 }
-                match st.files.nlm_share((host, share_of(from.peer.ip())), oh, &file, access, deny) {
+                match st.files.nlm_share(by, oh, &file, access, deny) {
                     Ok(Ok(())) => break NlmStat::GRANTED,
                     Ok(Err(ShareConflict { client })) if st.lapsed(client, now) => {
                         notes.extend(st.remove_client(client));
@@ -394,16 +409,20 @@ impl Nlm {
                     Err(_) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            (stat, st.removals.unsettled())
+            (stat, before, st.removals.unsettled())
         };
         notes.extend(self.sh.exports().relied_on(unsettled));
         let kept = match stat {
             NlmStat::GRANTED => self.keep_host(host, notes).await,
             _ => self.keep(notes).await,
         };
-        if kept.is_err() && stat == NlmStat::GRANTED {
-            self.sh.state().files.nlm_unshare(host, oh, &file);
-            return Err(NlmStat::DENIED_NOLOCKS);
+        if stat == NlmStat::GRANTED {
+            let mut st = self.sh.state();
+            is_still_there(&st, host)?;
+            if kept.is_err() {
+                st.files.nlm_share_back(by, oh, &file, before);
+                return Err(NlmStat::DENIED_NOLOCKS);
+            }
         }
         Ok(stat)
     }
@@ -419,13 +438,17 @@ impl Nlm {
         Ok(NlmStat::GRANTED)
     }
 
-    /// A host reports that it has restarted, so it holds nothing any more.
-    pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
+    /// A host reports that it has restarted, with the state of its status monitor if that is who says so: it holds nothing
+    /// that it had before.
+    pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8], state: Option<i32>) {
         let addr = peer.ip().to_canonical();
         let hosts = self.hosts_named(peer, |h| h.is_called(name, addr)).await;
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
-            hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect()
+            match state {
+                Some(state) => st.nlm_restarted(addr, name, state, hosts),
+                None => hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect(),
+            }
         };
         if let Err(e) = self.keep(notes).await {
             tracing::error!("the log took no record of a lock client that is gone: {e}");
@@ -448,6 +471,11 @@ impl NlmCaller {
             _ => whole,
         }
     }
+}
+
+/// A host that has restarted while the log was waited for holds nothing, whatever it was granted: it asks again.
+fn is_still_there<F>(st: &State<F>, host: u64) -> Result<(), NlmStat> {
+    if st.hosts.get(host).is_some() { Ok(()) } else { Err(NlmStat::DENIED_GRACE_PERIOD) }
 }
 
 /// `fsh4_mode` and `fsh4_access` are bits of reading and writing.

@@ -9,6 +9,7 @@
 //! - A host's lock state holds at least one range.
 //! - A host is in the log before it is told GRANTED, so that it hears of a restart of the server.
 //! - A grant takes the range first and tells the host afterwards, so that nobody else gets it in between.
+//! - Who is being told of a grant holds its range: whatever takes some of it away ends the telling.
 
 pub mod hosts;
 pub mod waiters;
@@ -17,6 +18,7 @@ use super::ids::FileKey;
 use super::locks::{Denied, LockError};
 use super::notes::{NlmHostNote, Note, Stamped};
 use super::opens::{Files, Share, ShareConflict};
+use super::ranges::{Growth, Held, given};
 use super::refusals::AtLimit;
 use super::{Millis, State};
 use crate::limits;
@@ -26,7 +28,7 @@ use landfast_nfs::nlm::Lock;
 use landfast_nfs::v4::NfsStat;
 use landfast_rpc::share_of;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 pub use waiters::{LockRequest, RequestForm, Waiter, Waiters};
 
@@ -68,23 +70,33 @@ impl<F> Files<F> {
             }
         };
         self.change_ranges(id, ask.span, Some(ask.exclusive));
-        // An owner that gets the lock by asking no longer waits and need not be told.
         for id in self.waiters.of_file(&ask.file) {
-            if self.waiters.by_id.get(&id).is_some_and(|w| w.is(ask)) {
+            let Some(w) = self.waiters.by_id.get_mut(&id).filter(|w| w.overlaps(ask)) else { continue };
+            // An owner that gets the lock by asking no longer waits and need not be told. One that changes a part into a
+            // shared lock must not be told of an exclusive one.
+            if w.is(ask) || w.granting && w.exclusive && !ask.exclusive {
                 self.waiters.remove(id);
+            } else if w.granting {
+                w.before = given(w.before.take(), ask.span, ask.exclusive, limits::NLM_RANGES_REMEMBERED_MAX);
             }
         }
         Ok(())
     }
 
-    /// UNLOCK; the range need not be locked. The owner also stops waiting for locks in the range.
+    /// What an owner holds of the range that it asks for, for [`Files::nlm_give_back`].
+    pub fn nlm_held(&self, ask: &LockRequest) -> Held {
+        match (self.lock_state(ask.host, &ask.owner, &ask.file), self.files.get(&ask.file)) {
+            (Some(id), Some(f)) => f.ranges.held(&ask.span, id, limits::NLM_RANGES_REMEMBERED_MAX),
+            _ => Some(Vec::new()),
+        }
+    }
+
+    /// UNLOCK; the range need not be locked. The owner also stops waiting for locks in the range, and is no longer told of
+    /// a grant there: it may have heard, and others may have the range next.
     /// Errors: `NOSPC` when a range would become two at the limit of ranges.
     pub fn nlm_unlock(&mut self, ask: &LockRequest) -> Result<(), NfsStat> {
         for id in self.waiters.of_file(&ask.file) {
-            let same = |w: &Waiter| {
-                w.host == ask.host && w.owner == ask.owner && !w.granting && w.span.overlaps(&ask.span)
-            };
-            if self.waiters.by_id.get(&id).is_some_and(same) {
+            if self.waiters.by_id.get(&id).is_some_and(|w| w.overlaps(ask)) {
                 self.waiters.remove(id);
             }
         }
@@ -101,11 +113,18 @@ impl<F> Files<F> {
     /// Queues the request; one that already waits stays in the queue. `NOSPC` at the limits of waiting requests.
     pub fn nlm_wait(&mut self, ask: LockRequest, lock: Lock, by: RequestForm) -> Result<(), NfsStat> {
         let waiting = self.waiters.of_file(&ask.file);
-        if let Some(id) = waiting.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
+        let same = |id: &&u64| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask) && !w.granting);
+        if let Some(id) = waiting.iter().find(same) {
             if let Some(w) = self.waiters.by_id.get_mut(id) {
                 (w.by, w.lock) = (by, lock);
             }
             return Ok(());
+        }
+        // It is denied what it was granted, so it does not hold that any more and must not be told of it.
+        for id in &waiting {
+            if self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask)) {
+                self.waiters.remove(*id);
+            }
         }
         let of_host = self.waiters.by_host.get(&ask.host).copied().unwrap_or(0);
         if of_host >= limits::NLM_WAITERS_PER_HOST_MAX
@@ -129,12 +148,15 @@ impl<F> Files<F> {
             lock,
             by,
             granting: false,
+            repeated: false,
+            before: None,
         });
         Ok(())
     }
 
-    /// CANCEL; returns whether the request was waiting. A request that is being told of its grant loses the lock again:
-    /// either the client has not heard of it, or it unlocks what it heard of.
+    /// CANCEL; returns whether the request was waiting, and waits no longer. A request that is being told of its grant
+    /// loses the lock again: either the client has not heard of it, or it unlocks what it heard of. If it cannot be taken
+    /// back it counts as granted before: then Linux unlocks it.
     pub fn nlm_cancel(&mut self, ask: &LockRequest) -> bool {
         let found = self
             .waiters
@@ -142,10 +164,7 @@ impl<F> Files<F> {
             .into_iter()
             .find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(ask)));
         let Some(w) = found.and_then(|id| self.waiters.remove(id)) else { return false };
-        if w.granting {
-            self.give_back(&w);
-        }
-        true
+        !w.granting || self.nlm_give_back(&w.ask(), &w.before)
     }
 
     /// Grants free ranges to waiting requests in the order of their arrival. Returns whom to tell.
@@ -166,7 +185,8 @@ impl<F> Files<F> {
             let Some(w) = self.waiters.by_id.get(&id).filter(|w| !w.granting).cloned() else { continue };
             // Out of the queue while the lock is taken: taking it would otherwise count as the client asking again.
             self.waiters.remove(id);
-            let w = Waiter { granting: self.nlm_lock(&w.ask()).is_ok(), ..w };
+            let before = self.nlm_held(&w.ask());
+            let w = Waiter { granting: self.nlm_lock(&w.ask()).is_ok(), before, ..w };
             if w.granting {
                 out.push(w.clone());
             }
@@ -180,24 +200,50 @@ impl<F> Files<F> {
         self.waiters.by_id.get(&id).is_some_and(|w| w.granting)
     }
 
+    /// GRANTED is about to be sent, `again` if the client may have heard it before. Returns whether it still must be.
+    pub fn nlm_sends(&mut self, id: u64, again: bool) -> bool {
+        let Some(w) = self.waiters.by_id.get_mut(&id).filter(|w| w.granting) else { return false };
+        w.repeated |= again;
+        true
+    }
+
     /// The client has confirmed the grant. Returns whether this is the host that was told.
     pub fn nlm_told(&mut self, host: impl Fn(u64) -> bool, id: u64) -> bool {
         let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
         known && self.waiters.remove(id).is_some()
     }
 
-    /// The client rejected the grant or cannot have heard of it: the lock is released.
+    /// The client rejected the grant or cannot have heard of it: the lock is released. But who has heard rejects GRANTED
+    /// when it comes again, since it no longer waits: then the client keeps the lock.
     pub fn nlm_refused(&mut self, host: impl Fn(u64) -> bool, id: u64) {
         let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
-        if let Some(w) = known.then(|| self.waiters.remove(id)).flatten() {
-            self.give_back(&w);
+        if let Some(w) = known.then(|| self.waiters.remove(id)).flatten()
+            && !w.repeated
+        {
+            self.nlm_give_back(&w.ask(), &w.before);
         }
     }
 
-    /// Takes back a range that was given to a waiter.
-    fn give_back(&mut self, w: &Waiter) {
-        // Fails only at the limit of ranges. Then the range stays held until its owner unlocks more.
-        let _ = self.nlm_unlock(&w.ask());
+    /// Takes back a lock that was granted: its owner has what it held `before`, as far as it still holds that. Returns
+    /// whether it could be taken back. It cannot at the limit of ranges, nor when `before` was too much to remember: then
+    /// the range stays held until its owner unlocks it.
+    pub fn nlm_give_back(&mut self, ask: &LockRequest, before: &Held) -> bool {
+        let Some(before) = before else { return false };
+        let Some(id) = self.lock_state(ask.host, &ask.owner, &ask.file) else { return true };
+        let Some(f) = self.files.get(&ask.file) else { return true };
+        let kept = f.ranges.still_held(before, id);
+        let growth = f.ranges.growth_of_clear(&ask.span, id) + kept.len() as Growth;
+        if self.room_for_ranges(ask.host, Some(ask.from), &ask.file, growth).is_err() {
+            return false;
+        }
+        self.change_ranges(id, ask.span, None);
+        for (span, exclusive) in kept {
+            self.change_ranges(id, span, Some(exclusive));
+        }
+        if self.files.get(&ask.file).is_none_or(|f| !f.ranges.holds(id)) {
+            self.drop_lock_state(id);
+        }
+        true
     }
 
     /// SHARE: replaces the owner's share reservation on the file, if any. Errors: who is in the way; `NOSPC` at the
@@ -229,6 +275,29 @@ impl<F> Files<F> {
     /// UNSHARE; the file need not be reserved.
     pub fn nlm_unshare(&mut self, host: u64, oh: &Bytes, file: &FileKey) {
         self.close_owner(host, oh, file);
+    }
+
+    /// The owner's share reservation on the file: access and deny.
+    pub fn nlm_shared(&self, host: u64, oh: &Bytes, file: &FileKey) -> Option<(Share, Share)> {
+        let id = self.clients.get(&host)?.opens.get(&(oh.clone(), file.clone()))?;
+        self.opens.get(id).map(|open| (open.access, open.deny))
+    }
+
+    /// Takes back a share reservation that was granted: its owner has the one of `before`. If others have got meanwhile
+    /// what that would deny, the owner keeps what it was granted.
+    pub fn nlm_share_back(
+        &mut self,
+        by: (u64, IpAddr),
+        oh: &Bytes,
+        file: &FileKey,
+        before: Option<(Share, Share)>,
+    ) {
+        match before {
+            Some((access, deny)) => {
+                let _ = self.nlm_share(by, oh, file, access, deny);
+            }
+            None => self.nlm_unshare(by.0, oh, file),
+        }
     }
 
     /// Whether the host holds or waits for anything.
@@ -297,9 +366,40 @@ impl<F> State<F> {
             noted: false,
             restored: false,
             settled: false,
+            asked_in: None,
             version: 0,
         });
         Ok((id, note))
+    }
+
+    /// The host asks for something, in this state of its status monitor if it says so.
+    pub fn nlm_asks_in(&mut self, id: u64, state: Option<i32>) {
+        let busy = self.files.nlm_busy(id);
+        if let Some(h) = self.hosts.by_id.get_mut(&id)
+            && !(busy && h.asked_in == state)
+        {
+            h.asked_in = state.filter(|_| !busy);
+        }
+    }
+
+    /// A status monitor at `by` that calls itself `name` says that these hosts have restarted, and that its state is now
+    /// `state` (SM_NOTIFY). Monitors say it several times, and a host may have asked for something in between: what is
+    /// known already frees nothing, nor is taken what was asked for in that state.
+    pub fn nlm_restarted(&mut self, by: IpAddr, name: &[u8], state: i32, hosts: Vec<u64>) -> Vec<Stamped> {
+        // Several hosts may be meant, so what is known is looked up before anything is added.
+        let mut known: BTreeSet<IpAddr> =
+            hosts.iter().filter_map(|id| self.hosts.get(*id)).map(|h| h.addr).collect();
+        known.insert(by);
+        known.retain(|addr| self.hosts.reported.hears(*addr, name, state));
+        let mut notes = Vec::new();
+        for id in hosts {
+            let spared =
+                self.hosts.get(id).is_none_or(|h| h.asked_in == Some(state) || known.contains(&h.addr));
+            if !spared {
+                notes.extend(self.nlm_free(id));
+            }
+        }
+        notes
     }
 
     /// The host has restarted: it holds nothing, waits for nothing, and has nothing to reclaim.
@@ -352,6 +452,7 @@ impl<F> State<F> {
             noted: true,
             restored: true,
             settled: false,
+            asked_in: None,
             version,
         });
         id

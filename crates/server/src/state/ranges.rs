@@ -63,6 +63,17 @@ impl Span {
     pub(super) fn overlaps(&self, other: &Span) -> bool {
         self.start <= other.end && other.start <= self.end
     }
+
+    fn common(&self, other: &Span) -> Option<Span> {
+        Span::of(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// The parts of this span that are not in the other.
+    fn without(&self, other: &Span) -> impl Iterator<Item = Span> + use<> {
+        let before = other.start.checked_sub(1).and_then(|last| Span::of(self.start, self.end.min(last)));
+        let after = other.end.checked_add(1).and_then(|first| Span::of(self.start.max(first), self.end));
+        [before, after].into_iter().flatten()
+    }
 }
 
 /// A locked range and the lock state (an owner on this file) that holds it.
@@ -80,6 +91,16 @@ type Own = BTreeMap<u64, (u64, bool)>;
 pub(super) struct Ranges {
     owners: HashMap<u64, Own>,
     index: Index,
+}
+
+/// Ranges of one owner in a span, and whether each is exclusive. `None` if they are too many to remember.
+pub type Held = Option<Vec<(Span, bool)>>;
+
+/// `held` after `span` is given to its owner.
+pub(super) fn given(held: Held, span: Span, exclusive: bool, most: usize) -> Held {
+    let rest = held?.into_iter().flat_map(|(had, kind)| had.without(&span).map(move |part| (part, kind)));
+    let all: Vec<_> = rest.chain([(span, exclusive)]).collect();
+    Some(all).filter(|all| all.len() <= most)
 }
 
 /// The change in the number of ranges; negative when some are joined or removed.
@@ -118,6 +139,24 @@ impl Ranges {
     pub(super) fn of(&self, state: u64) -> Vec<(Span, bool)> {
         let own = self.owners.get(&state).into_iter().flatten();
         own.map(|(&start, &(end, exclusive))| (Span { start, end }, exclusive)).collect()
+    }
+
+    /// What a state holds of a span, if that is at most `most` ranges.
+    pub(super) fn held(&self, span: &Span, state: u64, most: usize) -> Held {
+        let Some(own) = self.owners.get(&state) else { return Some(Vec::new()) };
+        let parts = overlapping(own, *span).filter_map(|r| Some((r.span.common(span)?, r.exclusive)));
+        Some(parts.take(most + 1).collect::<Vec<_>>()).filter(|parts| parts.len() <= most)
+    }
+
+    /// What a state still holds of `before`; exclusive is what was and still is.
+    pub(super) fn still_held(&self, before: &[(Span, bool)], state: u64) -> Vec<(Span, bool)> {
+        let Some(own) = self.owners.get(&state) else { return Vec::new() };
+        let parts = |(span, exclusive): &(Span, bool)| {
+            let (span, exclusive) = (*span, *exclusive);
+            let now = overlapping(own, span);
+            now.filter_map(move |r| Some((r.span.common(&span)?, exclusive && r.exclusive)))
+        };
+        before.iter().flat_map(parts).collect()
     }
 
     pub(super) fn count_of(&self, state: u64) -> usize {

@@ -40,13 +40,15 @@ struct Ears {
 
 impl Ears {
     async fn call(self, udp: bool, call: CallHeader, body: Bytes) -> Response {
+        // Before the test hears of it: then it may want another answer for the next.
+        let answer = self.answer.load(Ordering::Relaxed);
         let called = Called { prog: call.prog, proc: call.proc, udp, body: body.clone() };
         // The test may be over.
         let _ = self.heard.send(called);
         if (call.prog, call.proc) != (nlm::PROGRAM, proc::GRANTED) {
             return Response::Success(Bytes::new());
         }
-        match self.answer.load(Ordering::Relaxed) {
+        match answer {
             stat @ 0..=9 => {
                 let cookie = TestArgs::from_bytes(body).expect("GRANTED has arguments").cookie;
                 Response::Success(Res { cookie, stat: NlmStat(stat) }.to_bytes())
@@ -261,6 +263,7 @@ impl Lockd {
         }
     }
 
+    /// LOCK says that the status monitor is in state 3.
     pub fn lock_args(&self, lock: Lock, exclusive: bool, block: bool) -> LockArgs {
         LockArgs { cookie: cookie(), block, exclusive, lock, reclaim: false, state: 3 }
     }
@@ -314,8 +317,8 @@ impl Lockd {
         assert_eq!(self.nlm(proc::FREE_ALL, args).await, Bytes::new());
     }
 
-    pub async fn sm_notify(&mut self, name: &str) {
-        let args = nsm::StatChange { mon_name: text(name), state: 5 }.to_bytes();
+    pub async fn sm_notify(&mut self, name: &str, state: i32) {
+        let args = nsm::StatChange { mon_name: text(name), state }.to_bytes();
         assert_eq!(self.ok(nsm::PROGRAM, nsm::VERSION, nsm::proc::NOTIFY, args).await, Bytes::new());
     }
 

@@ -1,6 +1,8 @@
+use crate::limits;
 use crate::state::clock::Millis;
 use crate::state::notes::NlmHostNote;
 use bytes::Bytes;
+use landfast_rpc::share_of;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -27,6 +29,8 @@ pub struct Host {
     pub restored: bool,
     /// It held nothing at the end of a grace period or at a clean stop, and its note says so.
     pub(super) settled: bool,
+    /// The state of its status monitor in which it asked for all that it holds or waits for, if it said so each time.
+    pub(super) asked_in: Option<i32>,
     pub version: u64,
 }
 
@@ -35,6 +39,47 @@ pub struct Hosts {
     pub(super) by_id: HashMap<u64, Host>,
     by_name: HashMap<(IpAddr, Bytes), u64>,
     pub(super) last: u64,
+    pub(super) reported: Reported,
+}
+
+/// The state that each status monitor reported last (SM_NOTIFY), by its address and its name up to the first dot, with the
+/// number of the report.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    by_name: HashMap<(IpAddr, Vec<u8>), (i32, u64)>,
+    reports: u64,
+}
+
+impl Reported {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Notes a report; returns whether it repeats the one before. An address that uses many names forgets its own oldest
+    /// one; at the limit the oldest of all is forgotten.
+    pub(super) fn hears(&mut self, addr: IpAddr, name: &[u8], state: i32) -> bool {
+        let key = (addr, first_label(name));
+        self.reports += 1;
+        if let Some(known) = self.by_name.get_mut(&key) {
+            return std::mem::replace(known, (state, self.reports)).0 == state;
+        }
+        let same = |at: &IpAddr| share_of(*at) == share_of(addr);
+        let own = self.by_name.keys().filter(|(at, _)| same(at)).count();
+        let own = own >= limits::NSM_STATES_PER_ADDRESS_MAX;
+        if own || self.by_name.len() >= limits::NSM_STATES_MAX {
+            let may_go = self.by_name.iter().filter(|((at, _), _)| !own || same(at));
+            let oldest = may_go.min_by_key(|(_, (_, report))| *report).map(|(key, _)| key.clone());
+            oldest.and_then(|key| self.by_name.remove(&key));
+        }
+        self.by_name.insert(key, (state, self.reports));
+        false
+    }
+}
+
+/// A host's name up to the first dot, in lower case.
+fn first_label(name: &[u8]) -> Vec<u8> {
+    name.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 impl Hosts {
@@ -80,10 +125,9 @@ impl Host {
     /// a status monitor may use another form of the name than the lock manager. If the name is an address, it is
     /// compared as a whole.
     pub fn is_called(&self, name: &[u8], addr: IpAddr) -> bool {
-        let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
         match std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok()) {
             Some(literal) => literal.to_canonical() == addr && self.addr == addr,
-            None => first(&self.name) == first(name),
+            None => first_label(&self.name) == first_label(name),
         }
     }
 

@@ -120,6 +120,179 @@ fn who_is_told_and_who_refuses() {
     assert!(matches!(st.files.nlm_lock(&whole(a)), Err(LockError::Denied(_))));
 }
 
+fn shared(ask: LockRequest) -> LockRequest {
+    LockRequest { exclusive: false, ..ask }
+}
+
+/// `by` waits until `from` unlocks, and gets it: the number of its grant.
+fn granted(st: &mut S, by: &LockRequest, from: &LockRequest) -> u64 {
+    wait(st, by.clone()).expect("waits");
+    st.files.nlm_unlock(from).expect("unlocked");
+    let told = st.files.nlm_grant();
+    assert_eq!(told.len(), 1);
+    told[0].id
+}
+
+/// GRANTED was heard but its reply lost. A client takes a late one for another request by the same process for the same
+/// range.
+#[test]
+fn who_unlocks_is_not_told_that_it_was_granted() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let (of_a, of_b) = (ask(a, 1, 0, 0, 100), ask(b, 1, 0, 0, 100));
+    assert_eq!(st.files.nlm_lock(&of_b), Ok(()));
+    let old = granted(&mut st, &of_a, &of_b);
+    st.files.nlm_unlock(&of_a).expect("unlocked");
+    assert!(!st.files.nlm_granting(old));
+    assert_eq!(st.files.nlm_lock(&of_b), Ok(()));
+    wait(&mut st, of_a.clone()).expect("waits");
+    st.files.nlm_refused(|_| true, old);
+    assert!(!st.files.nlm_told(|_| true, old) && !st.files.nlm_sends(old, true));
+    assert!(st.files.nlm_grant().is_empty());
+    st.files.nlm_unlock(&of_b).expect("unlocked");
+    assert!(st.files.nlm_grant().iter().map(|w| w.host).eq([a]), "the second request");
+    // A late refusal of the first takes nothing of a later lock.
+    st.files.nlm_unlock(&of_a).expect("unlocked");
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 50)), Ok(()));
+    st.files.nlm_refused(|_| true, old);
+    assert!(matches!(st.files.nlm_lock(&of_b), Err(LockError::Denied(_))));
+    // Another thread of the process makes a part of it a shared lock: nobody is told of an exclusive one.
+    st.files.nlm_unlock(&of_a).expect("unlocked");
+    assert_eq!(st.files.nlm_lock(&of_b), Ok(()));
+    let old = granted(&mut st, &of_a, &of_b);
+    assert_eq!(st.files.nlm_lock(&shared(ask(a, 1, 0, 10, 10))), Ok(()));
+    assert!(!st.files.nlm_granting(old));
+}
+
+/// It has heard the first time: it no longer waits, so it refuses the second.
+#[test]
+fn who_refuses_what_it_is_told_again_keeps_it() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let (of_a, of_b) = (ask(a, 1, 0, 0, 100), ask(b, 1, 0, 0, 100));
+    assert_eq!(st.files.nlm_lock(&of_b), Ok(()));
+    let told = granted(&mut st, &of_a, &of_b);
+    assert!(st.files.nlm_sends(told, false) && st.files.nlm_sends(told, true));
+    st.files.nlm_refused(|_| true, told);
+    assert!(!st.files.nlm_granting(told));
+    assert!(matches!(st.files.nlm_lock(&of_b), Err(LockError::Denied(_))));
+}
+
+#[test]
+fn what_is_taken_back_is_what_was_granted() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let range = |host| ask(host, 1, 0, 0, 10);
+    for cancels in [true, false] {
+        assert_eq!(st.files.nlm_lock(&shared(range(a))), Ok(()));
+        assert_eq!(st.files.nlm_lock(&shared(range(b))), Ok(()));
+        let told = granted(&mut st, &range(a), &range(b));
+        if cancels {
+            assert!(st.files.nlm_cancel(&range(a)));
+        } else {
+            st.files.nlm_refused(|_| true, told);
+        }
+        assert!(matches!(st.files.nlm_lock(&range(b)), Err(LockError::Denied(_))), "a has its shared lock");
+        assert_eq!(st.files.nlm_lock(&shared(range(b))), Ok(()), "and no other");
+    }
+    // What it has locked or unlocked since stays so.
+    let told = granted(&mut st, &ask(a, 1, 0, 0, 100), &range(b));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 50, 10)), Ok(()));
+    st.files.nlm_refused(|_| true, told);
+    assert!(st.files.lock_test(b, &range(b).file, &range(b).owner, false, range(b).span).is_none());
+    for (offset, free) in [(0, false), (10, true), (49, true), (50, false), (59, false), (60, true)] {
+        let span = Span::new(offset, 1).expect("a span");
+        let held = st.files.lock_test(b, &range(b).file, &range(b).owner, true, span);
+        assert_eq!(held.is_none(), free, "{offset}: {held:?}");
+    }
+    assert_eq!(st.files.locked_ranges(), 2);
+    // A lock whose note the log does not take, and what another has got since is not taken from it.
+    let before = st.files.nlm_held(&range(a));
+    assert_eq!(st.files.nlm_lock(&range(a)), Ok(()));
+    st.files.nlm_unlock(&ask(a, 1, 0, 0, 5)).expect("unlocked");
+    assert_eq!(st.files.nlm_lock(&ask(b, 1, 0, 0, 5)), Ok(()));
+    assert!(st.files.nlm_give_back(&range(a), &before));
+    assert_eq!(st.files.nlm_lock(&shared(ask(b, 1, 0, 0, 10))), Ok(()));
+    assert!(matches!(st.files.nlm_lock(&ask(b, 1, 0, 5, 1)), Err(LockError::Denied(_))));
+    // Too much to remember: CANCEL says that it was granted before, and Linux unlocks.
+    for n in 0..=limits::NLM_RANGES_REMEMBERED_MAX as u64 {
+        assert_eq!(st.files.nlm_lock(&ask(a, 1, 1, 2 * n, 1)), Ok(()));
+    }
+    assert_eq!(st.files.nlm_lock(&ask(b, 1, 1, 1000, 1)), Ok(()));
+    let told = granted(&mut st, &ask(a, 1, 1, 0, u64::MAX), &ask(b, 1, 1, 1000, 1));
+    assert!(!st.files.nlm_cancel(&ask(a, 1, 1, 0, u64::MAX)) && !st.files.nlm_granting(told));
+    assert!(matches!(st.files.nlm_lock(&ask(b, 1, 1, 1000, 1)), Err(LockError::Denied(_))));
+}
+
+#[test]
+fn a_share_reservation_that_is_taken_back_is_the_one_before() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let (oh, file) = (Bytes::from_static(b"oh"), Bytes::from_static(b"file"));
+    assert_eq!(st.files.nlm_shared(a, &oh, &file), None);
+    assert_eq!(st.files.nlm_share((a, ADDR), &oh, &file, 1, 2), Ok(Ok(())));
+    let before = st.files.nlm_shared(a, &oh, &file);
+    assert_eq!(before, Some((1, 2)));
+    assert_eq!(st.files.nlm_share((a, ADDR), &oh, &file, 1, 0), Ok(Ok(())));
+    st.files.nlm_share_back((a, ADDR), &oh, &file, before);
+    assert_eq!(st.files.nlm_shared(a, &oh, &file), before);
+    // Others have got what it would deny.
+    assert_eq!(st.files.nlm_share((a, ADDR), &oh, &file, 1, 0), Ok(Ok(())));
+    assert_eq!(st.files.nlm_share((b, ADDR), &oh, &file, 2, 0), Ok(Ok(())));
+    st.files.nlm_share_back((a, ADDR), &oh, &file, before);
+    assert_eq!(st.files.nlm_shared(a, &oh, &file), Some((1, 0)));
+    st.files.nlm_share_back((a, ADDR), &oh, &file, None);
+    assert_eq!(st.files.nlm_shared(a, &oh, &file), None);
+}
+
+#[test]
+fn a_restart_that_is_reported_again_frees_nothing() {
+    let mut st = state();
+    let a = host(&mut st, b"a.example");
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
+    st.nlm_restarted(ADDR, b"a.example", 5, vec![a]);
+    assert!(st.hosts.get(a).is_none());
+    let a = host(&mut st, b"a.example");
+    st.nlm_asks_in(a, Some(3));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
+    st.nlm_restarted(ADDR, b"A", 5, vec![a]);
+    assert!(st.hosts.get(a).is_some(), "the same report");
+    st.nlm_restarted(ADDR, b"A", 7, vec![a]);
+    assert!(st.hosts.get(a).is_none(), "the next one");
+    // What was asked for in that state; not if something was asked for before.
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    st.nlm_asks_in(b, Some(7));
+    assert_eq!(st.files.nlm_lock(&ask(b, 1, 0, 1, 1)), Ok(()));
+    for id in [a, b] {
+        st.nlm_asks_in(id, Some(9));
+        assert_eq!(st.files.nlm_lock(&ask(id, 1, 0, id, 1)), Ok(()));
+    }
+    st.nlm_restarted(ADDR, b"a", 9, vec![a]);
+    st.nlm_restarted(ADDR, b"b", 9, vec![b]);
+    assert!(st.hosts.get(a).is_some() && st.hosts.get(b).is_none());
+    // At another address, which is not told from it when it comes again.
+    st.nlm_restarted(OTHER, b"a", 11, vec![a]);
+    assert!(st.hosts.get(a).is_none());
+    let a = host(&mut st, b"a");
+    st.nlm_restarted(ADDR, b"a", 11, vec![a]);
+    assert!(st.hosts.get(a).is_some());
+}
+
+#[test]
+fn what_is_remembered_of_reports_is_bounded() {
+    let mut reported = hosts::Reported::default();
+    assert!(!reported.hears(OTHER, b"other", 1));
+    for n in 0..100u32 {
+        assert!(!reported.hears(ADDR, &n.to_be_bytes(), 1));
+    }
+    assert_eq!(reported.len(), limits::NSM_STATES_PER_ADDRESS_MAX + 1);
+    assert!(reported.hears(ADDR, &99u32.to_be_bytes(), 1) && reported.hears(OTHER, b"other", 1));
+    for n in 0..limits::NSM_STATES_MAX as u32 {
+        reported.hears(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n)), b"x", 1);
+    }
+    assert_eq!(reported.len(), limits::NSM_STATES_MAX);
+}
+
 #[test]
 fn hosts_are_bounded_and_those_that_hold_something_stay() {
     let mut st = State::<u32>::new(1, 90_000, Bounds { nlm_hosts: 2, ..Bounds::new(None) });

@@ -2,7 +2,7 @@
 
 use crate::limits;
 use crate::state::ids::FileKey;
-use crate::state::ranges::Span;
+use crate::state::ranges::{Held, Span};
 use crate::state::share::is_over_its_share;
 use bytes::Bytes;
 use landfast_nfs::nlm::Lock;
@@ -27,6 +27,10 @@ pub struct Waiter {
     pub by: RequestForm,
     /// It holds the range; GRANTED is being sent.
     pub granting: bool,
+    /// GRANTED was sent again after it may have been heard.
+    pub repeated: bool,
+    /// What its owner would hold of the range without the grant.
+    pub before: Held,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +136,11 @@ pub struct LockRequest {
 }
 
 impl Waiter {
+    /// Whether this owner waits for some of the same bytes.
+    pub(super) fn overlaps(&self, ask: &LockRequest) -> bool {
+        self.host == ask.host && self.owner == ask.owner && self.span.overlaps(&ask.span)
+    }
+
     pub(super) fn is(&self, ask: &LockRequest) -> bool {
         self.host == ask.host
             && self.owner == ask.owner
