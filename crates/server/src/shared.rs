@@ -96,6 +96,7 @@ impl Shared {
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
         let bounds = Bounds::with(logs.min(), limits);
         let operations_max = limits[Limit::CompoundOperations] as u32;
+        known.forget(exports.asked.clone());
         let id: String = server.iter().map(|b| format!("{b:02x}")).collect();
         Shared {
             name: Bytes::from(format!("landfast-{id}")),
@@ -128,8 +129,9 @@ impl Shared {
 
     /// Replaces the export table for requests that begin from now on.
     pub(crate) fn replace_exports(&self, exports: Exports) {
+        let asked = exports.asked.clone();
         *self.exports.write() = Arc::new(exports);
-        self.known.forget();
+        self.known.forget(asked);
         self.tables.fetch_add(1, Ordering::Release);
     }
 
@@ -170,7 +172,7 @@ impl Shared {
         if !exports.needs_names(addr) {
             return None;
         }
-        Box::pin(self.known.names(addr, &exports.asked)).await
+        Box::pin(self.known.names(addr)).await
     }
 
     /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.

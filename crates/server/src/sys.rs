@@ -3,7 +3,7 @@
 use crate::limits;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 /// Bytes of a host name that the resolver gives at most (NI_MAXHOST).
@@ -29,18 +29,63 @@ pub(crate) fn only_ipv6(socket: &impl AsRawFd) -> io::Result<()> {
 }
 
 /// The addresses of a host name. An empty list when there is no such name.
-/// Errors: The name server does not answer.
+/// Errors: The resolver does not answer.
 pub(crate) fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
-    match (host, 0).to_socket_addrs() {
-        Ok(all) => Ok(all.map(|a: SocketAddr| a.ip().to_canonical()).collect()),
-        // The standard library does not tell one error of the resolver from another by kind.
-        Err(e) if e.to_string().contains("emporary failure") => Err(e),
-        Err(_) => Ok(Vec::new()),
+    let Ok(host) = CString::new(host) else { return Ok(Vec::new()) };
+    // SAFETY: all zeroes is a valid value of this plain structure.
+    let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
+    // Each address once, not for each kind of socket.
+    hints.ai_socktype = libc::SOCK_STREAM;
+    let mut all = std::ptr::null_mut();
+    // SAFETY: the name ends with a zero byte; all pointers are to live values; a service is not asked for.
+    let got = unsafe { libc::getaddrinfo(host.as_ptr(), std::ptr::null(), &raw const hints, &raw mut all) };
+    if got != 0 {
+        return unknown(got).map(|()| Vec::new());
+    }
+    let (mut found, mut at) = (Vec::new(), all.cast_const());
+    // SAFETY: the call has succeeded: each entry is valid until the list is freed, and the last one points nowhere.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        // SAFETY: the address of an entry is as long as its family says.
+        found.extend(unsafe { cooked(entry.ai_addr) });
+        at = entry.ai_next;
+    }
+    // SAFETY: the list came from the resolver and is not used any more.
+    unsafe { libc::freeaddrinfo(all) };
+    Ok(found)
+}
+
+/// What an error of the resolver says: that there is no such name.
+/// Errors: Any other says nothing about the name: it gave no answer, or could not be asked, as without a free descriptor.
+fn unknown(error: libc::c_int) -> io::Result<()> {
+    match error {
+        libc::EAI_NONAME | libc::EAI_NODATA => Ok(()),
+        libc::EAI_SYSTEM => Err(io::Error::last_os_error()),
+        error => Err(io::Error::other(format!("the resolver does not answer (error {error})"))),
+    }
+}
+
+/// # Safety
+/// The pointer is null, or to an address that is as long as its family says.
+unsafe fn cooked(addr: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: as the caller promises.
+    let family = libc::c_int::from(unsafe { addr.as_ref() }?.sa_family);
+    match family {
+        libc::AF_INET => {
+            // SAFETY: as the caller promises.
+            let addr = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(addr.sin_addr.s_addr.to_ne_bytes()).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as the caller promises.
+            let addr = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::from(Ipv6Addr::from(addr.sin6_addr.s6_addr)).to_canonical())
+        }
+        _ => None,
     }
 }
 
 /// The name of an address, as its owner says. `None` when it has none.
-/// Errors: The name server does not answer.
+/// Errors: The resolver does not answer.
 pub(crate) fn name(addr: IpAddr) -> io::Result<Option<String>> {
     let mut host = [0u8; HOST_BYTES];
     let (storage, len) = raw(addr);
@@ -62,8 +107,7 @@ pub(crate) fn name(addr: IpAddr) -> io::Result<Option<String>> {
             .ok()
             .and_then(|n| n.to_str().ok())
             .map(str::to_ascii_lowercase)),
-        libc::EAI_NONAME => Ok(None),
-        _ => Err(io::Error::other("the name server does not answer")),
+        error => unknown(error).map(|()| None),
     }
 }
 
@@ -94,22 +138,32 @@ fn raw(addr: IpAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
 }
 
 unsafe extern "C" {
-    /// netgroup(3): in every C library on Linux that has netgroups; the `libc` crate does not declare it.
+    /// netgroup(3), setnetgrent(3): in every C library on Linux that has netgroups; the `libc` crate does not declare it.
     fn innetgr(
         netgroup: *const libc::c_char,
         host: *const libc::c_char,
         user: *const libc::c_char,
         domain: *const libc::c_char,
     ) -> libc::c_int;
+    fn setnetgrent(netgroup: *const libc::c_char) -> libc::c_int;
+    fn endnetgrent();
 }
 
-pub(crate) fn in_netgroup(group: &str, host: &str) -> bool {
-    let (Ok(group), Ok(host)) = (CString::new(group), CString::new(host)) else { return false };
+/// Errors: No database that answers knows the netgroup. That is no different from one that does not answer.
+pub(crate) fn in_netgroup(group: &str, host: &str) -> io::Result<bool> {
+    let (Ok(group), Ok(host)) = (CString::new(group), CString::new(host)) else { return Ok(false) };
     // The C library's enumeration of netgroups is not safe for threads everywhere.
     static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let _one = ONE.lock();
     // SAFETY: the strings end with a zero byte and live; null pointers mean "any".
-    unsafe { innetgr(group.as_ptr(), host.as_ptr(), std::ptr::null(), std::ptr::null()) == 1 }
+    if unsafe { innetgr(group.as_ptr(), host.as_ptr(), std::ptr::null(), std::ptr::null()) } == 1 {
+        return Ok(true);
+    }
+    // SAFETY: as above. Nobody else enumerates: each does so under the mutex.
+    let known = unsafe { setnetgrent(group.as_ptr()) } == 1;
+    // SAFETY: it has no arguments.
+    unsafe { endnetgrent() };
+    if known { Ok(false) } else { Err(io::Error::other("no database knows the netgroup")) }
 }
 
 /// The groups of a user beside the first, as this system's databases say. `None` for a user that they do not know.
@@ -191,6 +245,29 @@ mod tests {
         assert!(groups(0, 1024).expect("answered").expect("root").contains(&0));
         assert_eq!(groups(4_000_000_000, 1024).expect("answered"), None);
         assert!(addresses("localhost").expect("answered").iter().any(IpAddr::is_loopback));
-        assert!(!in_netgroup("no such group", "localhost"));
+    }
+
+    #[test]
+    fn only_an_answer_says_that_there_is_no_such_name() {
+        for error in [libc::EAI_NONAME, libc::EAI_NODATA] {
+            assert!(unknown(error).is_ok(), "{error}");
+        }
+        for error in [
+            libc::EAI_AGAIN,
+            libc::EAI_FAIL,
+            libc::EAI_MEMORY,
+            libc::EAI_SYSTEM,
+            libc::EAI_FAMILY,
+            libc::EAI_SERVICE,
+            libc::EAI_BADFLAGS,
+            libc::EAI_OVERFLOW,
+        ] {
+            assert!(unknown(error).is_err(), "{error}");
+        }
+        assert_eq!(addresses("192.0.2.1").expect("answered"), [IpAddr::from([192, 0, 2, 1])]);
+        assert_eq!(addresses("::ffff:192.0.2.1").expect("answered"), [IpAddr::from([192, 0, 2, 1])]);
+        assert!(addresses("::1").expect("answered").iter().all(|a| a.is_ipv6() && a.is_loopback()));
+        assert_eq!(addresses("a\0b").expect("answered"), [] as [IpAddr; 0]);
+        assert!(in_netgroup("no such group", "localhost").is_err());
     }
 }

@@ -1,9 +1,11 @@
 //! How a rule names clients, and which names an address has.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The clients that a rule is about, as written in the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientSpec {
     Anyone,
     Net {
@@ -73,18 +75,23 @@ impl ClientSpec {
         matches!(self, ClientSpec::Host(_) | ClientSpec::Pattern(_) | ClientSpec::Netgroup(_))
     }
 
-    /// Whether this address matches; `None` if that depends on names that are not known yet.
+    /// Whether this address matches; `None` if that depends on names that are not known yet. What was not asked when the
+    /// names were looked up, since other rules counted then, is not known either.
     pub fn matches(&self, addr: IpAddr, names: Option<&Names>) -> Option<bool> {
         match self {
             ClientSpec::Anyone => Some(true),
             ClientSpec::Net { addr: net, bits } => {
                 Some(net.is_ipv4() == addr.is_ipv4() && mask(addr, *bits) == *net)
             }
-            ClientSpec::Host(name) => names.map(|n| n.hosts.contains(name) || n.names.contains(name)),
+            ClientSpec::Host(name) => names.and_then(|n| {
+                if n.hosts.contains(name) || n.names.contains(name) { Some(true) } else { n.denies(self) }
+            }),
             ClientSpec::Pattern(p) => {
                 names.map(|n| n.names.iter().any(|name| glob(p.as_bytes(), name.as_bytes())))
             }
-            ClientSpec::Netgroup(g) => names.map(|n| n.netgroups.contains(g)),
+            ClientSpec::Netgroup(g) => {
+                names.and_then(|n| if n.netgroups.contains(g) { Some(true) } else { n.denies(self) })
+            }
         }
     }
 }
@@ -147,6 +154,9 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
+/// The hosts, patterns and netgroups that the rules of all exports name.
+pub type Asked = BTreeSet<ClientSpec>;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     /// Its names that resolve back to it, in lower case.
@@ -155,6 +165,15 @@ pub struct Names {
     pub hosts: Vec<String>,
     /// The netgroups in the rules that it belongs to.
     pub netgroups: Vec<String>,
+    /// What was asked about it.
+    pub asked: Arc<Asked>,
+}
+
+impl Names {
+    /// For what it was not found to be: whether that was asked at all.
+    fn denies(&self, from: &ClientSpec) -> Option<bool> {
+        self.asked.contains(from).then_some(false)
+    }
 }
 
 #[cfg(test)]

@@ -27,10 +27,11 @@ pub(crate) mod unavailable;
 use crate::state::notes::{LogId, Stamped};
 use bytes::Bytes;
 pub(crate) use caller::{Access, Accesses, Caller, Refused};
+use hosts::Asked;
 use landfast_volume::{Durability, Error, Node, Receipt, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, components};
-use rules::{ClientSpec, Found, Rules};
+use rules::{Found, Rules};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -181,7 +182,7 @@ pub(crate) struct Exports {
     /// The change attribute of all synthetic directories: the time at which the table was made.
     pub(crate) change: u64,
     /// Host names, patterns and netgroups of all rules.
-    pub(crate) asked: Vec<ClientSpec>,
+    pub(crate) asked: Arc<Asked>,
     /// Numbers of volumes that this server no longer serves.
     former: Vec<u32>,
     /// Exports that cannot be served now. Their indexes follow those of the served ones.
@@ -211,13 +212,9 @@ impl Exports {
         };
         let mut all: Vec<Arc<Export>> = Vec::with_capacity(served.len());
         let mut by_number = HashMap::with_capacity(served.len());
-        let mut asked: Vec<ClientSpec> = Vec::new();
+        let mut asked = Asked::new();
         for (place, (s, name)) in served.into_iter().zip(names).enumerate() {
-            for from in s.rules.named() {
-                if !asked.contains(from) {
-                    asked.push(from.clone());
-                }
-            }
+            asked.extend(s.rules.named().cloned());
             let export = Export {
                 root: s.volume.root(),
                 volume: s.volume,
@@ -234,13 +231,9 @@ impl Exports {
             }
             all.push(Arc::new(export));
         }
-        for from in down.iter().flat_map(|d| d.of.rules.named()) {
-            if !asked.contains(from) {
-                asked.push(from.clone());
-            }
-        }
+        asked.extend(down.iter().flat_map(|d| d.of.rules.named()).cloned());
         let former = former.into_iter().filter(|n| !by_number.contains_key(n)).collect();
-        Ok(Exports { all, by_number, pseudo, change: now_ns(), asked, former, down })
+        Ok(Exports { all, by_number, pseudo, change: now_ns(), asked: Arc::new(asked), former, down })
     }
 
     /// Numbers of all volumes that were served so far.

@@ -5,6 +5,7 @@
 //! check says so, and the client tries again. Nobody else waits. An old answer serves until the new one is there, at
 //! most for [`limits::KNOWN_STALE_MS`]. While no answer comes at all, an unknown caller gets nothing.
 
+use super::hosts::Asked;
 use super::rules::{ClientSpec, Names};
 use crate::limits;
 use crate::pool::Pool;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 pub(crate) trait Source: Send + Sync + 'static {
-    /// The names of an address, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
-    fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names>;
+    /// The names of an address, as far as `asked` matters. `None`: no answer.
+    fn names(&self, addr: IpAddr, asked: &Asked) -> Option<Names>;
     /// The addresses of a name; empty for an unknown one. `None`: no answer.
     fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
@@ -31,7 +32,7 @@ pub(crate) trait Source: Send + Sync + 'static {
 pub(crate) struct System;
 
 impl Source for System {
-    fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names> {
+    fn names(&self, addr: IpAddr, asked: &Asked) -> Option<Names> {
         let mut found = Names::default();
         if let Some(name) = sys::name(addr).ok()? {
             // The owner of an address can give it any name, so the name must resolve back to it.
@@ -49,8 +50,11 @@ impl Source for System {
                 }
                 ClientSpec::Netgroup(group) => {
                     let text = addr.to_string();
-                    if found.names.iter().chain([&text]).any(|n| sys::in_netgroup(group, n)) {
-                        found.netgroups.push(group.clone());
+                    for name in found.names.iter().chain([&text]) {
+                        if sys::in_netgroup(group, name).ok()? {
+                            found.netgroups.push(group.clone());
+                            break;
+                        }
                     }
                 }
                 _ => {}
@@ -72,6 +76,8 @@ struct Answers<K, V> {
     all: HashMap<K, Answer<V>>,
     /// Answers to questions of an earlier generation are dropped.
     generation: u64,
+    /// What the rules of this generation name.
+    asked: Arc<Asked>,
 }
 
 struct Answer<V> {
@@ -90,7 +96,7 @@ enum State<V> {
 
 impl<K: Eq + Hash + Clone, V> Answers<K, V> {
     fn new() -> Self {
-        Answers { all: HashMap::new(), generation: 0 }
+        Answers { all: HashMap::new(), generation: 0, asked: Arc::default() }
     }
 
     fn look(&mut self, key: &K, now: Millis) -> State<V> {
@@ -111,11 +117,12 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
         }
     }
 
-    /// Returns a generation to the caller that must look it up and then call [`Answers::answered`].
-    fn begin(&mut self, key: &K) -> Option<u64> {
+    /// Returns a generation, and what its rules name, to the caller that must look it up and then call
+    /// [`Answers::answered`].
+    fn begin(&mut self, key: &K) -> Option<(u64, Arc<Asked>)> {
         let answer = self.all.get_mut(key).filter(|a| !a.asking)?;
         answer.asking = true;
-        Some(self.generation)
+        Some((self.generation, self.asked.clone()))
     }
 
     fn answered(&mut self, key: &K, generation: u64, value: Option<V>, now: Millis) {
@@ -173,11 +180,12 @@ impl NameCache {
         Ok(NameCache { inner: Arc::new(inner), threads: Pool::new(limits::KNOWN_THREADS)? })
     }
 
-    /// Called when the rules have changed: other names matter then.
-    pub(crate) fn forget(&self) {
+    /// Called when there are other rules: from now on names are looked up for what these name.
+    pub(crate) fn forget(&self, asked: Arc<Asked>) {
         let mut names = self.inner.names.lock();
         names.all.clear();
         names.generation += 1;
+        names.asked = asked;
     }
 
     /// The names of an address if they are known now; starts no look-up.
@@ -189,9 +197,10 @@ impl NameCache {
     }
 
     /// The names of an address; `None` when they are not known in time.
-    pub(crate) async fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Arc<Names>> {
-        let asked = asked.to_vec();
-        let find = move |source: &dyn Source| source.names(addr, &asked);
+    pub(crate) async fn names(&self, addr: IpAddr) -> Option<Arc<Names>> {
+        let find = move |source: &dyn Source, asked: Arc<Asked>| {
+            source.names(addr, &asked).map(|names| Names { asked, ..names })
+        };
         self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
     }
 
@@ -199,13 +208,13 @@ impl NameCache {
     pub(crate) async fn addresses(&self, by: IpAddr, name: &str) -> Option<Arc<Vec<IpAddr>>> {
         let name = name.to_owned();
         let asked = name.clone();
-        let find = move |source: &dyn Source| source.addresses(&asked);
+        let find = move |source: &dyn Source, _| source.addresses(&asked);
         self.ask(|inner| &inner.addresses, |inner| &inner.asking, by, name, find).await
     }
 
     /// The groups of a user, who calls from `by`; `None` when they are not known in time.
     pub(crate) async fn groups(&self, by: IpAddr, uid: u32) -> Option<Arc<Vec<u32>>> {
-        let find = move |source: &dyn Source| source.groups(uid);
+        let find = move |source: &dyn Source, _| source.groups(uid);
         self.ask(|inner| &inner.groups, |inner| &inner.users, by, uid, find).await
     }
 
@@ -216,7 +225,7 @@ impl NameCache {
         asking: fn(&Inner) -> &Mutex<ShareCounts>,
         by: IpAddr,
         key: K,
-        find: impl Fn(&dyn Source) -> Option<V> + Clone + Send + 'static,
+        find: impl Fn(&dyn Source, Arc<Asked>) -> Option<V> + Clone + Send + 'static,
     ) -> Option<Arc<V>>
     where
         K: Eq + Hash + Clone + Send + 'static,
@@ -227,12 +236,12 @@ impl NameCache {
             if !asking(inner).lock().take(share, 1) {
                 return;
             }
-            let Some(generation) = answers(inner).lock().begin(&key) else {
+            let Some((generation, asked)) = answers(inner).lock().begin(&key) else {
                 return asking(inner).lock().give(share, 1);
             };
             let (inner, key, find) = (inner.clone(), key.clone(), find.clone());
             self.threads.run_for(share, move || {
-                let found = find(&*inner.source);
+                let found = find(&*inner.source, asked);
                 answers(&inner).lock().answered(&key, generation, found, inner.now());
                 asking(&inner).lock().give(share, 1);
                 inner.told.notify_waiters();
@@ -291,7 +300,7 @@ mod tests {
     }
 
     impl Source for Fake {
-        fn names(&self, _: IpAddr, _: &[ClientSpec]) -> Option<Names> {
+        fn names(&self, _: IpAddr, _: &Asked) -> Option<Names> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let found = Names { names: vec!["a.example.org".into()], ..Names::default() };
             (!self.silent.load(Ordering::SeqCst)).then_some(found)
@@ -314,12 +323,12 @@ mod tests {
     async fn asked_once_and_remembered_until_the_rules_change() {
         let fake = Fake::default();
         let known = NameCache::new(Box::new(fake.clone())).expect("threads");
-        let (a, b) = tokio::join!(known.names(addr(), &[]), known.names(addr(), &[]));
+        let (a, b) = tokio::join!(known.names(addr()), known.names(addr()));
         assert!(a.is_some() && a == b);
-        assert!(known.names(addr(), &[]).await.is_some());
+        assert!(known.names(addr()).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 1);
-        known.forget();
-        assert!(known.names(addr(), &[]).await.is_some());
+        known.forget(Arc::default());
+        assert!(known.names(addr()).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
         assert_eq!(known.groups(addr(), 5).await.as_deref(), Some(&vec![6]));
         assert_eq!(known.addresses(addr(), "a").await.as_deref(), Some(&vec![addr()]));
@@ -331,9 +340,9 @@ mod tests {
         let fake = Fake::default();
         fake.silent.store(true, Ordering::SeqCst);
         let known = NameCache::new(Box::new(fake.clone())).expect("threads");
-        assert_eq!(known.names(addr(), &[]).await, None);
+        assert_eq!(known.names(addr()).await, None);
         fake.silent.store(false, Ordering::SeqCst);
-        assert!(known.names(addr(), &[]).await.is_some());
+        assert!(known.names(addr()).await.is_some());
     }
 
     /// Knows nobody before it is let go on.
@@ -341,8 +350,12 @@ mod tests {
     struct Slow(Arc<(Mutex<bool>, parking_lot::Condvar)>);
 
     impl Source for Slow {
-        fn names(&self, _: IpAddr, _: &[ClientSpec]) -> Option<Names> {
-            None
+        /// Is all that is asked, when it is let go on.
+        fn names(&self, _: IpAddr, asked: &Asked) -> Option<Names> {
+            let mut goes_on = self.0.0.lock();
+            self.0.1.wait_while(&mut goes_on, |goes_on| !*goes_on);
+            let hosts = asked.iter().map(ToString::to_string).collect();
+            Some(Names { hosts, ..Names::default() })
         }
 
         fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
@@ -400,6 +413,50 @@ mod tests {
         };
         assert_eq!(*addresses, [addr()]);
         assert!(known.inner.groups.lock().all.len() <= limits::KNOWN_MAX + limits::KNOWN_USERS_MAX);
+    }
+
+    /// Two requests wait for the names of their address while the rules change; the second goes on to ask when the answer
+    /// for the first is dropped.
+    #[tokio::test]
+    async fn what_is_asked_after_the_rules_have_changed_is_what_they_name() {
+        let asked = |name: &str| Arc::new(Asked::from([ClientSpec::Host(name.into())]));
+        let slow = Slow::default();
+        let known = Arc::new(NameCache::new(Box::new(slow.clone())).expect("threads"));
+        known.forget(asked("a"));
+        let calls = [0, 1].map(|_| {
+            let known = known.clone();
+            tokio::spawn(async move { known.names(addr()).await })
+        });
+        while !known.inner.names.lock().all.get(&addr()).is_some_and(|answer| answer.asking) {
+            tokio::task::yield_now().await;
+        }
+        known.forget(asked("b"));
+        drop(GoesOn(slow));
+        for call in calls {
+            let names = call.await.expect("no panic");
+            assert!(names.is_none_or(|names| names.hosts == ["b"]));
+        }
+        let begun = std::time::Instant::now();
+        let names = loop {
+            match known.names(addr()).await {
+                Some(names) => break names,
+                None => assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no answer"),
+            }
+        };
+        let b = ClientSpec::Host("b".into());
+        assert_eq!((&names.hosts[..], b.matches(addr(), Some(&names))), (&["b".to_owned()][..], Some(true)));
+        // Who has them for other rules knows nothing of what was not asked.
+        assert_eq!(ClientSpec::Host("a".into()).matches(addr(), Some(&names)), None);
+        assert_eq!(ClientSpec::Netgroup("a".into()).matches(addr(), Some(&names)), None);
+    }
+
+    /// The name server of netgroups does not answer, or knows no such group: whether the address is in it is not known.
+    #[test]
+    fn a_netgroup_that_nobody_knows_is_no_answer() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let group = ClientSpec::Netgroup("no such group".into());
+        assert!(System.names(here, &Asked::new()).is_some());
+        assert_eq!(System.names(here, &Asked::from([group])), None);
     }
 
     #[test]
