@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::v3::*;
-use common::{Rig, assert_ok, close_op, open_op};
+use common::{Client, PATIENCE, Rig, assert_ok, close_op, open_op};
 use landfast_nfs::v3::args::*;
 use landfast_nfs::v3::res::*;
 use landfast_nfs::v3::types::*;
@@ -315,4 +315,68 @@ async fn rfc1813_4_8_the_verifier_changes_when_unstable_data_may_be_lost() {
     assert_ne!(again, first, "the handle still works, and the client sends its data again");
     let commit = Call::Commit(CommitArgs { file: fh.clone(), offset: 0, count: 0 });
     assert_eq!(c.ok::<CommitOk, WccData>(commit).await.verf, again);
+}
+
+/// What an open of version 4 denies is in no log: until its client has reclaimed it, nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_8_4_2_1_what_may_have_been_denied_waits_for_who_may_reclaim() {
+    let mut rig = Rig::new().await;
+    let c = V3::new(&rig).await;
+    let fh = c.file("f").await;
+    rig.client(b"holder").await.deny("f").await;
+    assert_eq!(rig.crash().await.reclaiming, 1);
+    let c = V3 { root: c.root.clone(), ..V3::connect(rig.addr()).await };
+    let written = || write(&fh, 0, b"x", StableHow::FileSync);
+    for call in [
+        written(),
+        setattr(&fh, sized(0)),
+        create(&c.root, "f", CreateHow::Unchecked(sized(0))),
+        Call::Read(ReadArgs { file: fh.clone(), offset: 0, count: 1 }),
+    ] {
+        assert_eq!(c.status(call.clone()).await, NfsStat3::JUKEBOX, "{call:?}");
+    }
+    assert_eq!(c.status(setattr(&fh, mode(0o600))).await, NfsStat3::OK);
+    let mut v4 = Client::without_reclaim(rig.raw().await, b"holder", 1).await;
+    let reclaim = ArgOp::Open(nfs4::args::OpenArgs {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_READ,
+        share_deny: OPEN4_SHARE_DENY_WRITE,
+        owner: nfs4::args::owner(0, b"denies"),
+        openhow: nfs4::args::OpenHow::NoCreate,
+        claim: nfs4::args::OpenClaim::Previous(0),
+    });
+    let handle = ArgOp::Putfh(nfs4::FileHandle(fh.0.clone()));
+    assert_ok(&v4.run(vec![handle, reclaim]).await);
+    assert_eq!(c.status(written()).await, NfsStat3::JUKEBOX, "it may reclaim more");
+    assert_ok(&v4.run(vec![ArgOp::ReclaimComplete(false)]).await);
+    assert_eq!(c.status(written()).await, NfsStat3::ACCES);
+    c.read(&fh, 0, 1).await;
+}
+
+/// The data may be stable before the note in the log is, and then the holder would reclaim.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_8_4_3_what_was_denied_is_written_when_the_log_knows_that_its_holder_is_gone() {
+    let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
+    let c = V3::new(&rig).await;
+    for file in ["written", "set", "made"] {
+        let fh = c.file(file).await;
+        let call = || match file {
+            "set" => setattr(&fh, sized(0)),
+            "made" => create(&c.root, file, CreateHow::Unchecked(sized(0))),
+            _ => write(&fh, 0, b"x", StableHow::FileSync),
+        };
+        rig.client(file.as_bytes()).await.deny(file).await;
+        let gone = tokio::time::timeout(PATIENCE, async {
+            loop {
+                match c.status(call()).await {
+                    NfsStat3::ACCES => tokio::task::yield_now().await,
+                    other => break other,
+                }
+            }
+        });
+        assert_eq!(gone.await.expect("its lease ends"), NfsStat3::JUKEBOX, "{file}");
+        assert_eq!(c.status(call()).await, NfsStat3::OK, "{file}");
+    }
 }

@@ -9,6 +9,7 @@
 //! after a further restart either ([`super::State::end_grace`]; the edge conditions of RFC 7530 section 9.6.3.4).
 
 use super::clock::Millis;
+use super::nlm::is_nlm;
 use super::notes::Stamped;
 use std::collections::HashSet;
 
@@ -75,6 +76,12 @@ impl Grace {
     pub fn waits_for_others(&self, client: u64, now: Millis) -> bool {
         self.active(now)
             && (self.ending.is_some() || self.for_unknown || self.waiting.iter().any(|id| *id != client))
+    }
+
+    /// Whether an NFSv4 client may still reclaim. It may have denied others something: the log does not say what it had
+    /// open.
+    pub fn waits_for_nfs4(&self, now: Millis) -> bool {
+        self.active(now) && (self.for_unknown || self.waiting.iter().any(|id| !is_nlm(*id)))
     }
 
     /// Also lets this client reclaim: it is one that is waited for, under a new ID.

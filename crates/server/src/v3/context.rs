@@ -7,7 +7,7 @@ use crate::looks::Looks;
 use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
-use crate::state::opens::Share;
+use crate::state::opens::{Share, WRITE};
 use crate::state::removals::Removals;
 use crate::touches::Touching;
 use landfast_nfs::v3::res::PostOp;
@@ -204,12 +204,17 @@ impl<'a> Context<'a> {
     }
 
     /// Checks share reservations of NFSv4 opens, which bind everybody (RFC 8881 section 9.9). Opens of a client whose
-    /// lease has expired are removed. The error is `ACCES`.
+    /// lease has expired are removed. The error is `ACCES`, or `JUKEBOX` while such a client may reclaim what it had denied
+    /// (section 8.4.2.1), and for what is to be written until the log knows that the client is gone: it may outlast a crash
+    /// that the note does not, and the client would reclaim what it lost (section 8.4.3, the first edge condition).
     pub(super) fn not_denied(&mut self, obj: &Obj, want: Share) -> Result<(), NfsStat3> {
         let key = obj.node.fh();
-        let mut notes = Vec::new();
+        let (before, mut notes) = (self.gone.len(), Vec::new());
         let (result, unsettled) = {
             let mut st = self.sh.state();
+            if st.grace.waits_for_nfs4(self.now) {
+                return Err(NfsStat3::JUKEBOX);
+            }
             let result = loop {
                 match st.files.check_anonymous(&key, want) {
                     Ok(()) => break Ok(()),
@@ -223,7 +228,7 @@ impl<'a> Context<'a> {
         };
         notes.extend(self.exports.relied_on(unsettled));
         self.note(notes);
-        result
+        if want == WRITE && self.gone.len() > before { Err(NfsStat3::JUKEBOX) } else { result }
     }
 
     /// Writes notes into the log of an object's volume, atomically with what the call changes there.

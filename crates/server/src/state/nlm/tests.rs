@@ -408,6 +408,7 @@ fn what_the_log_keeps_of_hosts() {
     let mut again = state();
     let restored = again.restore([gone.clone(), note, old], 0);
     assert_eq!(restored.reclaiming, 1);
+    assert!(!again.grace.waits_for_nfs4(0));
     assert!(again.grace.active(0) && again.nlm_to_notify().iter().map(|h| h.id).eq([a]));
     assert_eq!(again.snapshot().len(), 1);
     // Who has not reclaimed by the end of the grace period may not after the next restart; who locks again may.
