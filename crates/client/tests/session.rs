@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::Rig;
 use common::proxy::Proxy;
+use common::stalled::Stalled;
 use landfast_client::limits;
 use landfast_client::ops::{self, Error};
 use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions};
+use landfast_nfs::v4::args::{CreateHow, OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
 use landfast_nfs::v4::{ArgOp, NfsStat};
 
 fn options(rig: &Rig) -> SessionOptions {
@@ -162,4 +166,64 @@ async fn the_answers_to_the_end_of_a_session_are_not_waited_for() {
         }
     }
     rig.stop().await;
+}
+
+/// A COMPOUND that makes a file: those for names of the same length look the same to a server's reply cache.
+fn make(name: &str) -> Vec<ArgOp> {
+    let mode = AttrValues { mode: Some(0o600), ..AttrValues::default() };
+    let open = ArgOp::Open(OpenArgs {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_WRITE,
+        share_deny: 0,
+        owner: owner(0, b"any"),
+        openhow: OpenHow::Create(CreateHow::Guarded(mode.to_fattr(&AttrValues::KNOWN))),
+        claim: OpenClaim::Null(Bytes::copy_from_slice(name.as_bytes())),
+    });
+    vec![ArgOp::Putrootfh, ArgOp::Lookup(Bytes::from_static(b"dest")), open, ArgOp::Getfh]
+}
+
+/// RFC 8881 section 2.10.6.1: a request that was sent again while it ran, until the client had no more patience, still has its slot.
+/// What is sent then must not get its reply.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_slot_whose_request_may_still_run_is_not_used_again() {
+    let (end, ended) = tokio::sync::oneshot::channel();
+    let (started, rig) = std::sync::mpsc::channel();
+    // Its clock is not the one that is stopped.
+    let server = std::thread::spawn(move || {
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let rig = Rig::new().await;
+            started.send((rig.addr(), rig.dest())).unwrap();
+            let _ = ended.await;
+            rig.stop().await;
+        });
+    });
+    let (addr, dest) = rig.recv().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stalled = Stalled::new(addr);
+        let url: NfsUrl = format!("nfs://{}/", stalled.addr).parse().unwrap();
+        // With a clock that goes from one timer to the next, no reply would come in time.
+        let call_patience = Duration::from_secs(u64::from(u32::MAX));
+        let options = SessionOptions { call_patience, connections: 1, ..SessionOptions::for_url(&url) };
+        let session = Session::connect(options).await.unwrap();
+        let first = tokio::spawn({
+            let session = session.clone();
+            async move { session.compound(make("a"), true).await }
+        });
+        stalled.delayed().await;
+        tokio::time::pause();
+        let first = first.await.unwrap();
+        tokio::time::resume();
+        stalled.thaw();
+        assert!(first.as_ref().is_err_and(SessionError::is_unknown), "{first:?}");
+        let second = session.compound(make("b"), true).await.unwrap();
+        assert_eq!(second.status, NfsStat::NFS4_OK, "{second:?}");
+        for name in ["a", "b"] {
+            assert!(dest.join(name).exists(), "{name}");
+        }
+        session.destroy().await;
+    });
+    end.send(()).unwrap();
+    server.join().unwrap();
 }

@@ -619,10 +619,7 @@ impl Client {
                     in_doubt = true;
                     continue;
                 }
-                Err(e) => {
-                    epoch.put_back(slot, false);
-                    return Err(SessionError::Rpc(e));
-                }
+                Err(e) => return Err(not_executed(epoch, slot, in_doubt, SessionError::Rpc(e))),
             };
             let Ok(reply) = CompoundRes::from_bytes(reply) else {
                 // The slot's number is in doubt: give up the session with it.
@@ -642,8 +639,7 @@ impl Client {
                     return Ok(Some(reply));
                 }
                 Verdict::Refused(status) => {
-                    epoch.put_back(slot, false);
-                    return Err(SessionError::Refused(status));
+                    return Err(not_executed(epoch, slot, in_doubt, SessionError::Refused(status)));
                 }
                 Verdict::Uncached => {
                     epoch.put_back(slot, true);
@@ -656,8 +652,8 @@ impl Client {
                 }
                 Verdict::Again => {
                     if !delays.wait().await {
-                        epoch.put_back(slot, false);
-                        return Err(SessionError::Refused(NfsStat::NFS4ERR_DELAY));
+                        let why = SessionError::Refused(NfsStat::NFS4ERR_DELAY);
+                        return Err(not_executed(epoch, slot, in_doubt, why));
                     }
                     continue;
                 }
@@ -924,6 +920,17 @@ impl Client {
             }
         }
     }
+}
+
+/// The error for a request that the server refused without executing it. If an earlier transmission has had no reply (`in_doubt`),
+/// that one may still be running: the server would answer the next request on this slot with its reply, so the session is given up.
+fn not_executed(epoch: &Epoch, slot: Slot, in_doubt: bool, why: SessionError) -> SessionError {
+    if in_doubt {
+        epoch.mark_dead();
+        return SessionError::Unknown(format!("sent again after its reply was lost: {why}"));
+    }
+    epoch.put_back(slot, false);
+    why
 }
 
 /// Renews the lease while no other request does.

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod proxy;
+pub mod stalled;
 
 use std::collections::BTreeMap;
 use std::fs;
