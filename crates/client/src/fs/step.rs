@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use landfast_nfs::v4::attr::AttrValues;
-use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat, OpNum};
 
 use crate::compound::{OpError, Results};
 use crate::ops;
@@ -32,6 +32,13 @@ impl StepError {
     }
 }
 
+/// Whether operations were executed that would fail, or do something else, the second time.
+fn changed_names(reply: &CompoundRes) -> bool {
+    let changes =
+        |op| matches!(op, OpNum::OPEN | OpNum::CREATE | OpNum::LINK | OpNum::REMOVE | OpNum::RENAME);
+    reply.results.iter().any(|result| result.status.is_ok() && changes(result.op))
+}
+
 /// Sends a COMPOUND, and again while the server answers DELAY or GRACE.
 pub(crate) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
     let mut patience = Patience::new();
@@ -39,6 +46,9 @@ pub(crate) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, 
         match session.compound(ops.clone(), true).await {
             Ok(reply) => {
                 let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
+                if busy && changed_names(&reply) {
+                    return Err(StepError::Unknown("the server stopped in the middle of it".into()));
+                }
                 if !busy || !patience.wait().await {
                     return Ok(Results::new(reply));
                 }

@@ -580,7 +580,8 @@ impl<'a> Exec<'a> {
                 self.next = index + 1;
                 return Ok(Continue::GoOn);
             }
-            (OpNum::CREATE | OpNum::LINK, NfsStat::NFS4ERR_EXIST)
+            // A server may execute the first OPEN of an owner again (RFC 7530 section 16.18.5).
+            (OpNum::CREATE | OpNum::LINK | OpNum::OPEN, NfsStat::NFS4ERR_EXIST)
             | (OpNum::RENAME, NfsStat::NFS4ERR_NOENT)
             // DELAY does not say whether an earlier transmission was executed.
             | (
