@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::SetattrArgs;
-use landfast_nfs::v4::attr::{AttrValues, Bitmap};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, ResBody, Stateid};
 
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::together::together;
-use crate::compound::{OpError, Results, values};
+use crate::compound::{OpError, Results, fattr, values};
 
 #[derive(Debug)]
 pub(super) struct Getattrs {
@@ -42,10 +42,25 @@ impl Action for Getattrs {
     }
 }
 
-/// SETATTR. Doing it twice does no harm.
+/// Owner and group, and the other attributes. They are set one after the other, because a change of owner clears set-ID bits, with
+/// Linux also those that the same SETATTR sets. A part without attributes is left out.
+pub(crate) fn owner_first(attrs: &Fattr) -> impl Iterator<Item = Fattr> {
+    let all = AttrValues::from_fattr(attrs).unwrap_or_default();
+    let owner = all.to_fattr(&Bitmap::of(&[number::OWNER, number::OWNER_GROUP]));
+    let rest = fattr(&AttrValues { owner: None, owner_group: None, ..all });
+    [owner, rest].into_iter().filter(|attrs| !attrs.mask.is_empty())
+}
+
+/// SETATTR, of the owner first. Doing it twice does no harm.
 #[derive(Debug)]
 pub(super) struct Setattrs {
-    pub(super) attrs: Fattr,
+    parts: Vec<Fattr>,
+}
+
+impl Setattrs {
+    pub(super) fn new(attrs: &AttrValues) -> Setattrs {
+        Setattrs { parts: owner_first(&fattr(attrs)).collect() }
+    }
 }
 
 together!(Setattrs);
@@ -58,7 +73,8 @@ impl Action for Setattrs {
     }
 
     fn ops(&mut self, _: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
-        out.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: self.attrs.clone() }));
+        let set = |attrs: &Fattr| SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() };
+        out.extend(self.parts.iter().map(|attrs| ArgOp::Setattr(set(attrs))));
     }
 
     fn changes(&self) -> bool {
@@ -66,7 +82,9 @@ impl Action for Setattrs {
     }
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<()>, OpError> {
-        results.take(OpNum::SETATTR)?;
+        for _ in &self.parts {
+            results.take(OpNum::SETATTR)?;
+        }
         Ok(Answer::Done(()))
     }
 

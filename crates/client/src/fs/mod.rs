@@ -37,7 +37,7 @@
 
 mod action;
 mod ahead;
-mod attrs;
+pub(crate) mod attrs;
 mod data;
 mod dirs;
 mod fetch;
@@ -231,9 +231,8 @@ impl Nfs {
         &self,
         paths: impl IntoIterator<Item = (P, AttrValues)>,
     ) -> Vec<Outcome<()>> {
-        let items = paths
-            .into_iter()
-            .map(|(path, attrs)| Item::new(path.as_ref(), attrs::Setattrs { attrs: fattr(&attrs) }));
+        let items =
+            paths.into_iter().map(|(path, attrs)| Item::new(path.as_ref(), attrs::Setattrs::new(&attrs)));
         self.all(items).await
     }
 

@@ -16,6 +16,7 @@ use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::fs::Xattr;
+use crate::fs::attrs::owner_first;
 use crate::fs::open_file::open_args;
 use crate::fs::server_copy::{CopyMethod, Original, clone, copy};
 use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
@@ -237,7 +238,8 @@ impl Packer {
     pub(super) fn finish_dir(&mut self, dir: &Route, attrs: &Fattr) {
         let mark = self.mark();
         self.go(dir);
-        self.set_last(attrs);
+        // A directory keeps its set-ID bits when its owner changes.
+        self.set(attrs.clone());
         // This does not make the reply too large to keep.
         let was_cached = mark.reply <= self.capacity.reply_cached;
         if self.fits() && (!was_cached || self.reply <= self.capacity.reply_cached) {
@@ -404,10 +406,13 @@ impl Packer {
         }
     }
 
+    /// The final attributes of a member that is no directory.
     fn set_last(&mut self, attrs: &Fattr) {
-        if !attrs.mask.is_empty() {
-            self.op(&ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }));
-        }
+        owner_first(attrs).for_each(|part| self.set(part));
+    }
+
+    fn set(&mut self, attrs: Fattr) {
+        self.op(&ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs }));
     }
 
     fn go(&mut self, to: &Route) {
