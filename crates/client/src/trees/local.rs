@@ -100,7 +100,7 @@ pub async fn sync_local(
             copy::write(&mut members, root, &options, how, &*collected)
         });
         let written = written.await.map_err(io::Error::other)?;
-        collector.report(&written, &BTreeSet::new(), &mut report);
+        collector.report(&written, &mut report);
     }
     let only: BTreeSet<Vec<u8>> = plan.xattrs_only().cloned().collect();
     let (changes, stop) = (plan.xattrs.clone(), here.stop.clone());

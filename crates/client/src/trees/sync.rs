@@ -1,16 +1,17 @@
 //! Makes a tree on a server the same as a local tree or a tree on another server. It removes objects, sends what differs
-//! through [`crate::put`], and sets attributes. A local source is sent as an archive.
+//! through [`crate::put`], and sets attributes.
 //!
 //! - Nothing is reported as done before the server has said that it is durable.
 //! - A failure is reported with its reason, and the rest goes on.
-//! - A file that could not be read to its end is removed again. Otherwise a later run could take it for equal to the source.
+//! - A file that could not be read to its end is never equal to the source, whenever the run ends. A small one is not begun.
+//!   A larger one lacks its last piece and its time until it is removed again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use landfast_nfs::v4::SetTime;
@@ -21,13 +22,17 @@ use tokio::sync::watch;
 use super::contents::open;
 use super::plan::{Plan, XattrChange};
 use super::tree::{Node, Origin, Tree, last_name, parent_path};
-use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
-use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
+use crate::archive::{ArchiveError, Kind, Member, Time};
+use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees, system_text};
 use crate::fs::AsNamed;
-use crate::fs::{ItemError, Nfs, Outcome, Owner, ToRemove, Xattr, join};
-use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
-use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
-use crate::untar::Archive;
+use crate::fs::{ItemError, Meta, Nfs, Outcome, Owner, ToRemove, Xattr, join};
+use crate::limits::WHOLE_FILE_MAX;
+use crate::put::{
+    self, Cause, DataError, Existing, MemberError, Members, Progress, PutOptions, Source, SourceItem, Xattrs,
+};
+
+/// The set-user-ID and set-group-ID bits.
+const SET_ID: u32 = 0o6000;
 
 /// Receives the progress: what is durable, and what failed.
 pub trait SyncProgress: Send + Sync {
@@ -110,7 +115,7 @@ pub async fn sync(
         return Ok(report);
     }
     set_xattrs(plan, target, &*progress, &error_text, &mut report).await;
-    set(source, plan, target, &*progress, &error_text, &mut report).await;
+    set((source, dest), plan, target, &*progress, &error_text, &mut report).await;
     Ok(report)
 }
 
@@ -168,7 +173,7 @@ async fn send(
     };
     match &source.origin {
         Origin::Local(top) => {
-            send_packed(source, top.clone(), plan, (target, options), &collector, report).await
+            send_local(source, top.clone(), plan, (target, options), &collector, report).await
         }
         Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &collector, report).await,
         Origin::Archive => Ok(()),
@@ -199,16 +204,12 @@ async fn send_read(
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
     let from = Source::members(Box::new(members));
     let extracted = target.extract(options, from, collector.clone()).await?;
-    // A file that fits in one piece is not started before it has been read. So only larger ones can be incomplete.
-    let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
-    let unread = collector.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
-    account(&extracted, collector, target, &broken, report).await;
+    account(source, &extracted, collector, target, report).await;
     Ok(())
 }
 
-/// Sends local files, as an archive.
-async fn send_packed(
+/// Sends local files.
+async fn send_local(
     source: &Tree,
     top: PathBuf,
     plan: &Plan,
@@ -216,44 +217,34 @@ async fn send_packed(
     collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
-    let members: Vec<(Vec<u8>, Node)> =
-        plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
-    let (reader, writer) = io::pipe().map_err(|e| put::FatalError::Reader(e.to_string()))?;
-    let xattrs = target.xattrs;
-    let packing = tokio::task::spawn_blocking(move || {
-        let mut packer =
-            Packer { top, xattrs, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
-        let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
-        (packer, end)
-    });
-    let from = Archive::reader(BufReader::new(reader)).into();
-    let extracted = target.extract(options, from, collector.clone()).await;
-    let (packer, _) = match packing.await {
-        Ok(packed) => packed,
-        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-        Err(e) => return Err(put::FatalError::Reader(e.to_string())),
-    };
-    let extracted = extracted?;
-    for (path, why) in packer.missing.iter().chain(&packer.broken) {
+    let objects = plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone())));
+    let listed = Listed::new(top, objects, target.xattrs);
+    let unread_xattrs = listed.unread_xattrs.clone();
+    let from = Source::members(Box::new(listed));
+    let extracted = target.extract(options, from, collector.clone()).await?;
+    for (path, why) in lock(&unread_xattrs).iter() {
         report.failures += 1;
         collector.progress.failed(path, why);
     }
-    let broken: BTreeSet<&Vec<u8>> = packer.broken.iter().map(|(path, _)| path).collect();
-    account(&extracted, collector, target, &broken, report).await;
+    account(source, &extracted, collector, target, report).await;
     Ok(())
 }
 
 /// Counts and reports what was sent, and removes incomplete files.
 async fn account(
+    source: &Tree,
     extracted: &put::Report,
     collector: &SentCollector,
     target: &Target<'_>,
-    broken: &BTreeSet<&Vec<u8>>,
     report: &mut SyncReport,
 ) {
-    collector.report(extracted, broken, report);
-    let spoilt = broken.iter().map(|path| join(&target.path, path));
-    for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(broken) {
+    collector.report(extracted, report);
+    // A file that fits in one piece is not begun before it has been read. So only larger ones can be incomplete.
+    let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
+    let unread = lock(&collector.unread).clone();
+    let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
+    let incomplete = broken.iter().map(|path| join(&target.path, path));
+    for (outcome, path) in target.nfs.remove(incomplete).await.into_iter().zip(broken) {
         if !matches!(outcome, Outcome::Committed(())) {
             collector.progress.failed(path, "what was sent of it could not be removed");
         }
@@ -292,7 +283,7 @@ async fn set_xattrs(
 }
 
 async fn set(
-    source: &Tree,
+    (source, dest): (&Tree, &Tree),
     plan: &Plan,
     target: &Target<'_>,
     progress: &dyn SyncProgress,
@@ -300,16 +291,10 @@ async fn set(
     report: &mut SyncReport,
 ) {
     let attrs = plan.set.iter().filter_map(|path| {
-        let meta = &source.nodes.get(path)?.meta;
-        let owner = |owner: &Owner| target.owners.then(|| owner.wire());
-        let attrs = AttrValues {
-            mode: (!meta.is_link()).then_some(meta.mode),
-            owner: owner(&meta.owner),
-            owner_group: owner(&meta.group),
-            time_modify_set: Some(SetTime::ClientTime(meta.modified)),
-            ..AttrValues::default()
-        };
-        Some((join(&target.path, path), attrs))
+        Some((
+            join(&target.path, path),
+            differing(&source.nodes.get(path)?.meta, &dest.nodes.get(path)?.meta, target.owners),
+        ))
     });
     let attrs: Vec<_> = attrs.collect();
     for (path, outcome) in plan.set.iter().zip(target.nfs.setattrs(attrs).await) {
@@ -326,7 +311,22 @@ async fn set(
     }
 }
 
-/// Collects the durable objects. They are reported later, because a file that broke off is durable too, but no success.
+/// The attributes in which an object differs from the source, with the mode where a change of owner clears some of it.
+fn differing(wanted: &Meta, there: &Meta, owners: bool) -> AttrValues {
+    let owner = owners && wanted.owner != there.owner;
+    let group = owners && wanted.group != there.group;
+    let cleared = (owner || group) && wanted.mode & SET_ID != 0;
+    let time = wanted.modified != there.modified;
+    AttrValues {
+        mode: (!wanted.is_link() && (cleared || wanted.mode != there.mode)).then_some(wanted.mode),
+        owner: owner.then(|| wanted.owner.wire()),
+        owner_group: group.then(|| wanted.group.wire()),
+        time_modify_set: time.then_some(SetTime::ClientTime(wanted.modified)),
+        ..AttrValues::default()
+    }
+}
+
+/// Collects the durable objects, to report them at the end.
 pub(super) struct SentCollector {
     progress: Arc<dyn SyncProgress>,
     /// Objects that are not reported ([`Plan::touched`]).
@@ -341,13 +341,11 @@ impl SentCollector {
         SentCollector { progress, touched, sent: Mutex::default(), unread: Mutex::default() }
     }
 
-    /// Counts and reports what was sent, except the incomplete files in `broken`.
-    pub(super) fn report(&self, sent: &put::Report, broken: &BTreeSet<&Vec<u8>>, report: &mut SyncReport) {
-        for path in self.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            if !broken.contains(path) {
-                report.sent += 1;
-                self.progress.sent(path);
-            }
+    /// Counts and reports what was sent.
+    pub(super) fn report(&self, sent: &put::Report, report: &mut SyncReport) {
+        for path in lock(&self.sent).iter() {
+            report.sent += 1;
+            self.progress.sent(path);
         }
         report.bytes += sent.bytes;
         report.failures += sent.failures;
@@ -372,7 +370,7 @@ impl Progress for SentCollector {
     fn stable(&self, path: &[u8]) {
         let path = of_member(path);
         if !self.touched.contains(&path) {
-            self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+            lock(&self.sent).push(path);
         }
     }
 
@@ -380,7 +378,7 @@ impl Progress for SentCollector {
         let path = of_member(path);
         self.progress.unsent(&path, why);
         if why.cause == Cause::Unread {
-            self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+            lock(&self.unread).push(path);
         }
     }
 
@@ -389,99 +387,133 @@ impl Progress for SentCollector {
     }
 }
 
-/// Writes the archive that is sent.
-struct Packer {
-    top: PathBuf,
-    xattrs: bool,
-    /// For files with several names: the first name in the tree, and the name in the archive.
-    first: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Files that were sent incomplete, and why.
-    broken: Vec<(Vec<u8>, String)>,
-    /// Objects or attributes that were not sent, and why.
-    missing: Vec<(Vec<u8>, String)>,
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Packer {
-    fn all(&mut self, members: &[(Vec<u8>, Node)], out: impl io::Write) -> io::Result<()> {
-        let mut archive = ArchiveWriter::new(Compressor::new(out, Compression::None)?);
-        for (path, node) in members {
-            self.one(&mut archive, path, node)?;
-        }
-        archive.finish().map(drop)
+/// Objects and errors by path.
+type Unread = Vec<(Vec<u8>, String)>;
+
+/// Local objects that were listed before, as members. A file that is not as it was listed is not given to its end.
+struct Listed {
+    top: PathBuf,
+    xattrs: bool,
+    objects: VecDeque<(Vec<u8>, Node)>,
+    /// For files with several names: the first name in the tree, and the name of the member that has the data.
+    first: BTreeMap<Vec<u8>, Vec<u8>>,
+    reading: Option<Reading>,
+    /// Objects that are sent without their extended attributes, and why.
+    unread_xattrs: Arc<Mutex<Unread>>,
+}
+
+/// The file whose data is being read.
+struct Reading {
+    file: File,
+    node: Node,
+    /// Bytes that are still to be read.
+    left: u64,
+}
+
+impl Listed {
+    fn new(top: PathBuf, objects: impl IntoIterator<Item = (Vec<u8>, Node)>, xattrs: bool) -> Listed {
+        let (objects, first) = (objects.into_iter().collect(), BTreeMap::new());
+        Listed { top, xattrs, objects, first, reading: None, unread_xattrs: Arc::default() }
     }
 
-    fn one<W: io::Write>(
-        &mut self,
-        archive: &mut ArchiveWriter<W>,
-        path: &[u8],
-        node: &Node,
-    ) -> io::Result<()> {
-        let Some(mut member) = member(path, node) else { return Ok(()) };
-        let name = node.first.as_ref().and_then(|first| self.first.get(first));
-        if let Some(name) = name {
+    /// `None`: NFS cannot hold it.
+    fn one(&mut self, path: &[u8], node: Node) -> Option<SourceItem> {
+        let mut member = member(path, &node)?;
+        if let Some(name) = node.first.as_ref().and_then(|first| self.first.get(first)) {
             member.kind = Kind::HardLink;
             member.link = [b"./", &name[..]].concat();
             (member.size, member.stored) = (0, 0);
         }
-        if member.kind == Kind::File {
-            let opened = open_same(&self.top, path, node);
-            let file = match opened {
-                Ok(file) => file,
-                Err(why) => {
-                    self.missing.push((path.to_vec(), why));
-                    return Ok(());
+        match member.kind {
+            Kind::File => {
+                let file = match open_same(&self.top, path, &node) {
+                    Ok(file) => file,
+                    Err(why) => {
+                        let why = MemberError::new(Cause::Unopened, why);
+                        return Some(SourceItem::Unreadable(member.path, why));
+                    }
+                };
+                if self.xattrs {
+                    member.xattrs = self.read_xattrs(path, crate::local::xattrs(&file));
                 }
-            };
-            if self.xattrs {
-                member.xattrs = self.read_xattrs(path, crate::local::xattrs(&file));
-            }
-            let mut data = Padded { file, error: None, short: false };
-            archive.member(&member, &mut data)?;
-            let after = data.file.metadata();
-            let why = match (data.error, after) {
-                (Some(e), _) | (None, Err(e)) => Some(e.to_string()),
-                _ if data.short => Some("it became shorter while it was read".to_owned()),
-                (None, Ok(now)) if !is_as_listed(&now, node) => {
-                    Some("it changed while it was read".to_owned())
+                if let Some(first) = &node.first {
+                    self.first.insert(first.clone(), path.to_vec());
                 }
-                _ => None,
-            };
-            if let Some(why) = why {
-                self.broken.push((path.to_vec(), why));
-                return Ok(());
+                self.reading = Some(Reading { file, left: member.stored, node });
             }
-        } else {
-            if self.xattrs && member.kind == Kind::Dir {
+            Kind::Dir if self.xattrs => {
                 let dir = open(&self.top, path);
                 member.xattrs = self.read_xattrs(path, dir.and_then(|dir| crate::local::xattrs(&dir)));
             }
-            archive.member(&member, io::empty())?;
+            _ => {}
         }
-        if let (Some(first), true) = (&node.first, member.kind != Kind::HardLink) {
-            self.first.insert(first.clone(), path.to_vec());
-        }
-        Ok(())
+        Some(SourceItem::Member(member))
     }
-}
 
-impl Packer {
     /// User extended attributes under the names that archives use.
-    fn read_xattrs(&mut self, path: &[u8], read: io::Result<Vec<Xattr>>) -> Vec<(Vec<u8>, Bytes)> {
+    fn read_xattrs(&self, path: &[u8], read: io::Result<Vec<Xattr>>) -> Vec<(Vec<u8>, Bytes)> {
         match read {
             Ok(xattrs) => crate::copy::named(xattrs),
             Err(e) => {
-                let why = format!("its extended attributes cannot be read: {e}");
-                self.missing.push((path.to_vec(), why));
+                let why = format!("its extended attributes cannot be read: {}", system_text(&e));
+                lock(&self.unread_xattrs).push((path.to_vec(), why));
                 Vec::new()
             }
         }
     }
 }
 
+impl Members for Listed {
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
+        self.reading = None;
+        while let Some((path, node)) = self.objects.pop_front() {
+            if let Some(item) = self.one(&path, node) {
+                return Ok(Some(item));
+            }
+        }
+        Ok(None)
+    }
+
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
+        let Some(reading) = &mut self.reading else { return Ok(Bytes::new()) };
+        reading.read(max).map_err(|why| {
+            // The next name of this file is tried by itself.
+            if let Some(first) = &reading.node.first {
+                self.first.remove(first);
+            }
+            DataError::Member(why)
+        })
+    }
+}
+
+impl Reading {
+    /// The next bytes. The last ones only if the file is still as it was listed.
+    fn read(&mut self, max: usize) -> Result<Bytes, String> {
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(max);
+        let mut data = vec![0; n];
+        self.file.read_exact(&mut data).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => "it became shorter while it was read".to_owned(),
+            _ => system_text(&e),
+        })?;
+        self.left -= n as u64;
+        if self.left == 0 && n > 0 {
+            let now = self.file.metadata().map_err(|e| system_text(&e))?;
+            if !is_as_listed(&now, &self.node) {
+                return Err("it changed while it was read".to_owned());
+            }
+        }
+        Ok(data.into())
+    }
+}
+
 /// Opens the file, but only if it is still the one that was listed.
 fn open_same(top: &Path, path: &[u8], node: &Node) -> Result<File, String> {
-    let file = open(top, path).map_err(|e| e.to_string())?;
-    let now = file.metadata().map_err(|e| e.to_string())?;
+    let file = open(top, path).map_err(|e| system_text(&e))?;
+    let now = file.metadata().map_err(|e| system_text(&e))?;
     match is_as_listed(&now, node) {
         true => Ok(file),
         false => Err("it has changed since it was listed".to_owned()),
@@ -496,29 +528,7 @@ fn is_as_listed(now: &std::fs::Metadata, node: &Node) -> bool {
         && (now.mtime(), now.mtime_nsec()) == (meta.modified.seconds, meta.modified.nseconds.into())
 }
 
-/// A file's data, with zeroes for what cannot be read. An archive cannot take back a member once its header is written.
-struct Padded {
-    file: File,
-    error: Option<io::Error>,
-    short: bool,
-}
-
-impl Read for Padded {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.error.is_none() && !self.short {
-            match self.file.read(buf) {
-                Ok(0) => self.short = !buf.is_empty(),
-                Ok(n) => return Ok(n),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-                Err(e) => self.error = Some(e),
-            }
-        }
-        buf.fill(0);
-        Ok(buf.len())
-    }
-}
-
-/// The object as an archive member. `None`: an archive cannot hold it.
+/// The object as a member. `None`: it is a socket, which is not sent.
 fn member(path: &[u8], node: &Node) -> Option<Member> {
     let meta = &node.meta;
     let kind = Kind::of(meta.kind?).filter(|kind| *kind != Kind::Socket)?;
@@ -549,43 +559,85 @@ fn member(path: &[u8], node: &Node) -> Option<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::ArchiveReader;
     use crate::archive::Filter;
 
+    fn listed(dir: &Path) -> Tree {
+        Tree::local(dir, &Filter::default(), &(Arc::new(|_| ()) as _))
+    }
+
+    fn given(tree: &Tree, dir: &Path) -> Listed {
+        let objects = tree.nodes.iter().map(|(path, node)| (path.clone(), node.clone()));
+        Listed::new(dir.to_owned(), objects, false)
+    }
+
     #[test]
-    fn a_file_that_is_not_as_it_was_listed_is_not_sent_and_one_that_ends_too_soon_is_broken() {
+    fn a_file_that_is_not_as_it_was_listed_is_not_given() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["same", "longer", "other", "gone"] {
             std::fs::write(at(name), b"12345").unwrap();
         }
-        let tree = Tree::local(dir.path(), &Filter::default(), &(Arc::new(|_| ()) as _));
+        let tree = listed(dir.path());
         std::fs::write(at("longer"), b"123456").unwrap();
         std::fs::rename(at("other"), at("kept")).unwrap();
         std::fs::write(at("other"), b"12345").unwrap();
         std::fs::remove_file(at("gone")).unwrap();
-        let members: Vec<_> = tree.nodes.iter().map(|(path, node)| (path.clone(), node.clone())).collect();
-        let mut packer = Packer {
-            top: dir.path().to_owned(),
-            xattrs: false,
-            first: BTreeMap::new(),
-            broken: Vec::new(),
-            missing: Vec::new(),
-        };
-        let mut bytes = Vec::new();
-        packer.all(&members, &mut bytes).unwrap();
-        let missing: Vec<_> = packer.missing.iter().map(|(path, _)| &path[..]).collect();
-        assert_eq!((missing, packer.broken), (vec![&b"gone"[..], b"longer", b"other"], Vec::new()));
-        let mut reader = ArchiveReader::new(&bytes[..]);
-        let mut sent = Vec::new();
-        while let Some(member) = reader.next_member().unwrap() {
-            sent.push(member.path);
+        let mut members = given(&tree, dir.path());
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        while let Some(item) = members.next_member().unwrap() {
+            match item {
+                SourceItem::Member(member) => good.push((member.path, members.data(100).unwrap())),
+                SourceItem::Unreadable(path, why) => bad.push((path, why.cause)),
+                _ => unreachable!("nothing else is listed"),
+            }
         }
-        assert_eq!(sent, [&b"./"[..], b"./same"]);
-        // One that becomes shorter under the reader's hands.
-        let mut data = Padded { file: File::open(at("same")).unwrap(), error: None, short: false };
-        let mut read = vec![1; 8];
-        data.read_exact(&mut read).unwrap();
-        assert_eq!((&read[..], data.short), (&b"12345\0\0\0"[..], true));
+        assert_eq!(good, [(b"./".to_vec(), Bytes::new()), (b"./same".to_vec(), Bytes::from("12345"))]);
+        let names = ["./gone", "./longer", "./other"];
+        assert_eq!(bad, names.map(|name| (name.as_bytes().to_vec(), Cause::Unopened)));
+    }
+
+    #[test]
+    fn the_end_of_a_file_that_changes_while_it_is_read_is_not_given() {
+        type Change = fn(&Path);
+        let shorter: Change = |file| File::options().write(true).open(file).unwrap().set_len(5).unwrap();
+        let touched: Change = |file| {
+            let file = File::options().write(true).open(file).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        };
+        let cases =
+            [(shorter, "it became shorter while it was read"), (touched, "it changed while it was read")];
+        for (change, said) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("a"), b"12345678").unwrap();
+            std::fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
+            let tree = listed(dir.path());
+            let mut members = given(&tree, dir.path());
+            assert!(matches!(members.next_member(), Ok(Some(SourceItem::Member(top))) if top.path == b"./"));
+            assert!(matches!(members.next_member(), Ok(Some(SourceItem::Member(a))) if a.path == b"./a"));
+            assert_eq!(members.data(4).unwrap(), "1234");
+            change(&dir.path().join("a"));
+            let end = members.data(4);
+            assert!(matches!(&end, Err(DataError::Member(why)) if why == said), "{end:?}");
+            // Its other name is no link to what was not sent.
+            let next = members.next_member();
+            assert!(matches!(&next, Ok(Some(SourceItem::Unreadable(b, _))) if b == b"./b"), "{next:?}");
+        }
+    }
+
+    #[test]
+    fn only_attributes_that_differ_are_set_and_the_mode_behind_an_owner() {
+        let meta = |mode: u32, owner: u32| {
+            let meta = Meta::of(&AttrValues { mode: Some(mode), ..AttrValues::default() });
+            Meta { owner: Owner::Id(owner), group: Owner::Id(0), ..meta }
+        };
+        let set = |wanted: &Meta, there: &Meta| {
+            let AttrValues { mode, owner, owner_group, time_modify_set, .. } = differing(wanted, there, true);
+            (mode, owner.is_some(), owner_group.is_some(), time_modify_set.is_some())
+        };
+        assert_eq!(set(&meta(0o4755, 0), &meta(0o755, 0)), (Some(0o4755), false, false, false));
+        assert_eq!(set(&meta(0o4755, 1), &meta(0o4755, 0)), (Some(0o4755), true, false, false));
+        assert_eq!(set(&meta(0o755, 1), &meta(0o755, 0)), (None, true, false, false));
+        let none = differing(&meta(0o4755, 1), &meta(0o4755, 0), false);
+        assert_eq!(none, AttrValues::default());
     }
 }
