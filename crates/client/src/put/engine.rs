@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use landfast_nfs::v4::args::{CreateType, SetattrArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat, NfsTime, OpNum, SpecData, Stateid};
+use landfast_rpc::{AcceptStat, CallError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -521,6 +522,12 @@ impl Engine {
         let feedback = match outcome {
             Ok(reply) => self.plan.replied(batch, reply),
             Err(SessionError::Refused(status)) => self.plan.refused(batch, status),
+            // Ganesha decodes at most 1,024 operations, whatever it has granted.
+            Err(SessionError::Rpc(CallError::Failed(AcceptStat::GarbageArgs)))
+                if batch.ops > limits::OPS_MIN as usize =>
+            {
+                self.plan.refused(batch, NfsStat::NFS4ERR_TOO_MANY_OPS)
+            }
             Err(SessionError::Unknown(_)) => {
                 self.plan.lost(batch);
                 Feedback::GoOn
