@@ -207,6 +207,8 @@ pub(super) struct Item<P> {
     pub(super) bits_wait: bool,
     /// Something was sent to the server for it.
     pub(super) sent: bool,
+    /// The reply was lost. What has the name now was made for it, because nothing had the name before.
+    pub(super) made_if_there: bool,
     pub(super) leftover: Leftover,
 }
 
@@ -517,6 +519,7 @@ impl<P: Default> Plan<P> {
             merged: false,
             bits_wait: false,
             sent: sent.is_some(),
+            made_if_there: false,
             leftover: Leftover::Nothing,
         });
         if child.is_none() {
@@ -583,11 +586,11 @@ impl<P: Default> Plan<P> {
         self.settle(job, Ok(Success::Existed), false);
     }
 
-    /// Whether this run or an earlier one made an existing directory. `made_earlier`: the journal says so. Its contents were
+    /// Whether this run or an earlier one made an existing directory. `made`: it is known, as from the journal. Its contents were
     /// then made by these runs as well, even if the journal does not list them.
-    fn is_ours(&mut self, id: DirId, made_earlier: bool) -> bool {
+    fn is_ours(&mut self, id: DirId, made: bool) -> bool {
         let parent = self.tree.dir(id).parent;
-        let ours = made_earlier || (id != ROOT && self.tree.dir(parent).ours);
+        let ours = made || (id != ROOT && self.tree.dir(parent).ours);
         self.tree.dir_mut(id).ours |= ours;
         ours
     }
@@ -611,6 +614,7 @@ impl<P: Default> Plan<P> {
             merged: false,
             bits_wait: false,
             sent: false,
+            made_if_there: false,
             leftover: Leftover::Nothing,
         });
         self.push_ready(id);
@@ -993,10 +997,10 @@ impl<P: Default> Plan<P> {
 
     pub(super) fn slow_done(&mut self, id: ItemId, job: Job<P>, outcome: SlowDone) {
         let (made_earlier, is_link) = (job.ours, matches!(job.make, Make::Link(_)));
-        let child = match self.item_mut(id) {
+        let (child, made_now) = match self.item_mut(id) {
             Some(item) => {
                 item.job = Some(job);
-                item.child
+                (item.child, item.made_if_there)
             }
             // Abandoned meanwhile.
             None => return self.settle(job, Err("not finished".into()), false),
@@ -1023,13 +1027,13 @@ impl<P: Default> Plan<P> {
                 if existed {
                     // Other clients may have put entries into it.
                     let finish = self.tree.dir_mut(child).finish.take();
-                    let ours = self.is_ours(child, made_earlier);
+                    let ours = self.is_ours(child, made_earlier || made_now);
                     let finish = finish
                         .map(|(attrs, shown)| (if ours { attrs } else { self.for_existing(attrs) }, shown));
                     self.tree.dir_mut(child).finish = finish;
                     self.tree.dir_mut(child).all_known = false;
                     self.tree.list(child, fh);
-                    return self.close(id, Ok(Success::Existed));
+                    return self.close(id, Ok(if made_now { Success::Made } else { Success::Existed }));
                 }
                 self.tree.made(child, fh);
                 self.unpark_dir(child);

@@ -121,12 +121,14 @@ impl<P: Default> Plan<P> {
                 // An existing directory does no harm. Anything else may be our own incomplete object. If it cannot be told
                 // from a file that must stay, it is left alone.
                 let (dir, is_dir) = (item.dir, item.child.is_some());
+                let all_known = self.tree.dir(dir).all_known;
                 let ours = match self.existing {
-                    Existing::Keep | Existing::Look(_) => self.tree.dir(dir).all_known,
+                    Existing::Keep | Existing::Look(_) => all_known,
                     Existing::Replace | Existing::Overwrite => true,
                 };
                 if let Some(item) = self.item_mut(*id) {
                     item.replace |= ours && !is_dir;
+                    item.made_if_there = all_known && is_dir;
                 }
             }
             self.push_first(*id);

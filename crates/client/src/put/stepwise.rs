@@ -41,7 +41,7 @@ pub(super) async fn extract<P>(
         }
         Leftover::Opened(fh, stateid) => close(session, fh, *stateid).await,
     }
-    let mut tries = 0;
+    let (mut tries, mut made) = (0, false);
     let mut patience = Patience::new();
     let mut write_mode = match write_mode(session, task, existing).await? {
         Some(write_mode) => write_mode,
@@ -51,7 +51,7 @@ pub(super) async fn extract<P>(
         tries += 1;
         let replace = write_mode == WriteMode::Replace;
         let done = match &task.job.make {
-            Make::Dir => dir(session, task, replace).await,
+            Make::Dir => dir(session, task, replace, &mut made).await,
             Make::File(data) => whole_file(session, task, data, write_mode, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
@@ -173,18 +173,25 @@ pub(super) async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) ->
     }
 }
 
-async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<SlowDone, Trouble> {
+/// `made`: the reply to an earlier CREATE of it was lost, so a directory of this name is that one.
+async fn dir<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    replace: bool,
+    made: &mut bool,
+) -> Result<SlowDone, Trouble> {
     if let Some((fh, attrs)) = look_up(session, &task.dir, &task.name).await? {
         if attrs.kind == Some(FileType::Dir) {
-            return Ok(SlowDone::Dir(fh, true));
+            return Ok(SlowDone::Dir(fh, !*made));
         }
         if !replace {
             return Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }.into());
         }
         remove(session, &task.dir, &task.name).await?;
     }
-    let (fh, _) = create(session, task, &CreateType::Dir).await?;
-    Ok(SlowDone::Dir(fh, false))
+    let created = create(session, task, &CreateType::Dir).await;
+    *made |= matches!(created, Err(Trouble::Step(StepError::Unknown(_))));
+    Ok(SlowDone::Dir(created?.0, false))
 }
 
 /// CREATE; repeated without owner and group if the server refuses those. Returns the attributes that were not set.
