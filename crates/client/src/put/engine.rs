@@ -106,6 +106,8 @@ pub(super) async fn extract(
     let tree =
         Tree::new(root, dirs_in_memory, Table::new(keys_in_memory, TempFile::new()), Records::default());
     let mut plan = Plan::new(tree, options.existing, rules.implied_dir(), capacity);
+    // What `cp` has made is not replaced in the same run.
+    plan.journalled = options.resume.is_some() && !matches!(options.existing, Existing::Look(_));
     let mut made: Vec<DirId> = Vec::with_capacity(first.dirs.len());
     for (NewDir { path, parent, implied, .. }, fh) in first.dirs {
         let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
@@ -144,6 +146,8 @@ enum Done {
     Sent(Batch, Result<CompoundRes, SessionError>),
     Slow(Box<SlowTask<MemberState>>, Result<SlowDone, Trouble>),
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
+    /// So many links are in the journal.
+    Journalled(u64),
 }
 
 struct Engine {
@@ -176,6 +180,8 @@ struct Engine {
     /// Why nothing more can be made.
     hopeless: Option<NfsStat>,
     resume: Option<Arc<Resume>>,
+    /// The journal is being flushed.
+    flushing: bool,
     stop: Option<watch::Receiver<bool>>,
 }
 
@@ -213,6 +219,7 @@ impl Engine {
             made: false,
             hopeless: None,
             resume: options.resume.clone(),
+            flushing: false,
             stop: options.stop.clone(),
         }
     }
@@ -262,6 +269,7 @@ impl Engine {
             let linger_over = linger.is_some_and(|t| t <= Instant::now());
             self.start_batches(starved || linger_over);
             self.settle(&reading);
+            self.start_flush();
             if let Some(e) = self.plan.unread().filter(|_| !ended) {
                 // What is known is done; what is not known cannot be planned.
                 self.report.stopped.get_or_insert(e.to_string());
@@ -508,6 +516,25 @@ impl Engine {
         }
     }
 
+    /// Makes the journal durable, if something waits for the links that it has been told of.
+    fn start_flush(&mut self) {
+        let (Some(links), Some(resume)) = (self.plan.unjournalled_links(), self.resume.clone()) else {
+            return;
+        };
+        if std::mem::replace(&mut self.flushing, true) {
+            return;
+        }
+        self.tasks += 1;
+        let send = self.send.clone();
+        tokio::task::spawn_blocking(move || {
+            // A journal that cannot be written is reported at the end. Nothing waits for it.
+            if let Err(e) = resume.flush() {
+                tracing::debug!("{e}");
+            }
+            let _ = send.blocking_send(Done::Journalled(links));
+        });
+    }
+
     /// Processes the early replies whose members are planned now.
     fn take_early(&mut self) {
         for (batch, outcome) in std::mem::take(&mut self.early) {
@@ -570,6 +597,11 @@ impl Engine {
                 };
                 let task = *task;
                 self.plan.slow_done(task.id, task.job, done);
+            }
+            Done::Journalled(links) => {
+                self.tasks -= 1;
+                self.flushing = false;
+                self.plan.links_journalled(links);
             }
             Done::Listing(id, entries) => {
                 self.tasks -= 1;

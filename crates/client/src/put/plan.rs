@@ -6,6 +6,7 @@
 //! | `ready`, directories first, otherwise in the archive's order | it is packed, or has to wait for a directory's handle |
 //! | held by a directory that is being made | the directory has a handle, or failed |
 //! | parked behind another item on the same path, or a listing | that is done |
+//! | held | the links made before it are in the journal |
 //! | in a batch | its reply |
 //! | slow: one operation at a time, or in pieces | its outcome |
 //!
@@ -209,6 +210,8 @@ pub(super) struct Item<P> {
     pub(super) sent: bool,
     /// The reply was lost. What has the name now was made for it, because nothing had the name before.
     pub(super) made_if_there: bool,
+    /// Hard links that were made before it was planned.
+    after_links: u64,
     pub(super) leftover: Leftover,
 }
 
@@ -269,6 +272,12 @@ pub(super) struct Plan<P> {
     quiet: Vec<DirId>,
     /// Members that were sent before they were planned, by number. `None`: settled otherwise.
     sent: HashMap<u32, Option<ItemId>>,
+    /// There is a journal, and a later run goes by it ([`Plan::unjournalled_links`]).
+    pub(super) journalled: bool,
+    /// Hard links that were made, and how many of them are known to be in the journal.
+    links: (u64, u64),
+    /// Items that wait for the others.
+    held: Vec<ItemId>,
 }
 
 impl<P: Default> Plan<P> {
@@ -296,6 +305,9 @@ impl<P: Default> Plan<P> {
             ended: false,
             quiet: Vec::new(),
             sent: HashMap::new(),
+            journalled: false,
+            links: (0, 0),
+            held: Vec::new(),
         }
     }
 
@@ -520,6 +532,7 @@ impl<P: Default> Plan<P> {
             bits_wait: false,
             sent: sent.is_some(),
             made_if_there: false,
+            after_links: self.links.0,
             leftover: Leftover::Nothing,
         });
         if child.is_none() {
@@ -615,6 +628,7 @@ impl<P: Default> Plan<P> {
             bits_wait: false,
             sent: false,
             made_if_there: false,
+            after_links: self.links.0,
             leftover: Leftover::Nothing,
         });
         self.push_ready(id);
@@ -774,6 +788,20 @@ impl<P: Default> Plan<P> {
         }
     }
 
+    /// How many hard links were made, if items wait until the journal has them. A later run makes a link again that is not in
+    /// the journal. If its target had been replaced by then, the link would lead to what replaced it.
+    pub(super) fn unjournalled_links(&self) -> Option<u64> {
+        (!self.held.is_empty()).then_some(self.links.0)
+    }
+
+    /// So many links are in the journal.
+    pub(super) fn links_journalled(&mut self, links: u64) {
+        self.links.1 = self.links.1.max(links);
+        for id in std::mem::take(&mut self.held).into_iter().rev() {
+            self.push_first(id);
+        }
+    }
+
     /// Packs as many ready items as fit into a compound; `None` when none is ready.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         let mut packer = Packer::new(self.capacity, self.next_batch).into_body(self.bodies.take());
@@ -783,6 +811,10 @@ impl<P: Default> Plan<P> {
         while !packer.is_full() {
             let Some(id) = self.ready.pop() else { break };
             let Some(item) = self.items.get(id.0 as usize).and_then(Option::as_ref) else { continue };
+            if self.journalled && item.replace && item.after_links > self.links.1 {
+                self.held.push(id);
+                continue;
+            }
             let wanted = [Some(item.dir), item.target.as_ref().map(|t| t.0)];
             let mut routes = [None, None];
             let mut obstacle = None;
@@ -1060,6 +1092,7 @@ impl<P: Default> Plan<P> {
     /// Settles an item and continues what waited for it.
     fn close(&mut self, id: ItemId, result: Result<Success, MemberError>) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.links.0 += u64::from(item.target.is_some() && result.is_ok());
         let dir = self.tree.dir_mut(item.dir);
         dir.open -= 1;
         if dir.open == 0 && self.ended {
@@ -1210,7 +1243,7 @@ impl<P: Default> Plan<P> {
                 self.open = self.open.saturating_sub(1);
             }
         }
-        (self.ready, self.slow) = (Ready::default(), VecDeque::new());
+        (self.ready, self.slow, self.held) = (Ready::default(), VecDeque::new(), Vec::new());
     }
 }
 

@@ -599,24 +599,26 @@ proptest! {
     }
 }
 
+/// A plan for an empty destination on a server that takes much.
+fn roomy() -> Plan<usize> {
+    let capacity = Capacity {
+        request: 768 << 10,
+        reply: 1 << 20,
+        reply_cached: 128 << 10,
+        ops: 2048,
+        members: 64,
+        packs_data: true,
+        looks: false,
+    };
+    let tree = Tree::new(handle(ROOT), usize::MAX, Table::default(), Records::default());
+    Plan::new(tree, Existing::Replace, Fattr::default(), capacity)
+}
+
 /// 4,096 files in 64 directories: how many compounds, that none but the first waits for handles, and that no directory is left
 /// for the end.
 #[test]
 fn compounds_are_full_and_finish_directories() {
-    let mut plan = Plan::new(
-        Tree::new(handle(ROOT), usize::MAX, Table::default(), Records::default()),
-        Existing::Replace,
-        Fattr::default(),
-        Capacity {
-            request: 768 << 10,
-            reply: 1 << 20,
-            reply_cached: 128 << 10,
-            ops: 2048,
-            members: 64,
-            packs_data: true,
-            looks: false,
-        },
-    );
+    let mut plan = roomy();
     let mut model = Model::new();
     let finish = AttrValues { mode: Some(0o755), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
     let mut add = |path: &[String], make: Make| {
@@ -656,4 +658,85 @@ fn compounds_are_full_and_finish_directories() {
     }
     assert_eq!(compounds, (4096 + 64usize).div_ceil(64));
     assert_eq!((model.finished.len(), plan.next_finals().len()), (1 + 64, 0));
+}
+
+/// A server that sets no attributes at creation: later members get all at their end, and set-ID bits last.
+#[test]
+fn the_owner_is_set_alone_before_set_id_bits() {
+    let mut plan = roomy();
+    plan.attrs_again = true;
+    let attrs = |mode, owner: Option<&'static str>| {
+        let owner = owner.map(|owner| Bytes::from_static(owner.as_bytes()));
+        AttrValues { mode: Some(mode), owner, ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN)
+    };
+    let attrs = MemberAttrs {
+        create: attrs(0o755, Some("7")),
+        finish: attrs(0o4755, None),
+        ..MemberAttrs::default()
+    };
+    plan.add(Job {
+        shown: Vec::new(),
+        path: vec![Bytes::from_static(b"f")],
+        make: Make::File(Bytes::from_static(b"data")),
+        attrs,
+        modified: NfsTime::default(),
+        ours: false,
+        agreed: false,
+        sent: None,
+        payload: 1,
+    });
+    plan.end();
+    for (id, _) in plan.take_listings() {
+        plan.listed(id, Some(Vec::new()));
+    }
+    let set = |op| match op {
+        ArgOp::Setattr(set) => AttrValues::from_fattr(&set.attrs).ok().map(|v| (v.owner.is_some(), v.mode)),
+        _ => None,
+    };
+    let all: Vec<_> = decode(&plan.next_batch().expect("a file")).into_iter().filter_map(set).collect();
+    assert_eq!(all, [(true, None), (false, Some(0o4755))]);
+}
+
+/// `a`, `b` as a hard link to it, and another `a`.
+#[test]
+fn what_replaces_a_links_target_waits_until_the_link_is_in_the_journal() {
+    let mut plan = roomy();
+    plan.journalled = true;
+    let (mut model, name) = (Model::new(), |name: &'static str| vec![Bytes::from_static(name.as_bytes())]);
+    for (path, make) in [
+        ("a", Make::File(Bytes::from_static(b"one"))),
+        ("b", Make::Link(name("a"))),
+        ("a", Make::File(Bytes::from_static(b"two"))),
+    ] {
+        plan.add(Job {
+            shown: Vec::new(),
+            path: name(path),
+            make,
+            attrs: MemberAttrs::default(),
+            modified: NfsTime::default(),
+            ours: false,
+            agreed: false,
+            sent: None,
+            payload: 1,
+        });
+    }
+    plan.end();
+    for (id, _) in plan.take_listings() {
+        plan.listed(id, Some(Vec::new()));
+    }
+    let mut settled = 0;
+    while let Some(batch) = plan.next_batch() {
+        let reply = model.execute(&decode(&batch), None);
+        plan.replied(&batch, reply);
+        settled += plan.take_settled().len();
+    }
+    assert_eq!((settled, plan.open()), (2, 1));
+    let links = plan.unjournalled_links().expect("something waits");
+    plan.links_journalled(links);
+    let batch = plan.next_batch().expect("it goes on");
+    let reply = model.execute(&decode(&batch), None);
+    plan.replied(&batch, reply);
+    assert_eq!((plan.take_settled().len(), plan.open(), plan.unjournalled_links()), (1, 0, None));
+    let tree = model.tree();
+    assert!(tree["/a"].0.contains("116, 119, 111") && tree["/b"].0.contains("111, 110, 101"), "{tree:?}");
 }
