@@ -1,5 +1,6 @@
 //! Every command on servers that answer what they may and nobody likes to hear.
 
+mod lost;
 mod owners;
 pub mod server;
 

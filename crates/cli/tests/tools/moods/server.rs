@@ -22,6 +22,8 @@ pub enum Act {
     Lose(SessionId),
     /// No answer comes.
     Hang,
+    /// The server says that it cannot decode it (GARBAGE_ARGS).
+    Garbage,
     /// The connection is closed within the reply.
     Cut,
 }
@@ -151,6 +153,14 @@ impl Link {
                 Act::Cut => (call.ops, Then::Cut),
                 Act::Instead(ops) => (ops, Then::Look),
                 Act::Hang => continue,
+                Act::Garbage => {
+                    let garbage = [xid, 1, 0, 0, 0, 4].map(u32::to_be_bytes).concat();
+                    let _down = lock(&self.down);
+                    if write_record(&mut client, &[&garbage]).is_err() {
+                        break;
+                    }
+                    continue;
+                }
                 Act::Lose(session) => {
                     let status = NfsStat::NFS4ERR_BADSESSION;
                     let results = vec![ResOp::failed(OpNum::SEQUENCE, status)];
