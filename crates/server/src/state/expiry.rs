@@ -42,7 +42,7 @@ impl<F> State<F> {
     }
 
     /// Whether a client has opens, used since a restart or not.
-    fn holds_open(&self, client: u64) -> bool {
+    pub(super) fn holds_open(&self, client: u64) -> bool {
         self.files.opens_of(client) > 0 || self.files.preserved.has_any(client)
     }
 

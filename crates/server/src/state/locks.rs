@@ -79,9 +79,11 @@ impl<F> Files<F> {
         if let Some(o) = l.open.and_then(|open| self.opens.get_mut(&open)) {
             o.lock_states.retain(|s| *s != id);
         }
-        // A former open is there for its locks, or while it is used.
+        // A former open is there for its locks, or while it is used; or for a file that outlasts its last name for its sake.
         if let Some(open) = l.open
             && self.opens.get(&open).is_some_and(|o| o.former.is_some() && o.lock_states.is_empty())
+            && self.preserved.logged(open).is_none()
+            && !self.preserved.is_orphan(&l.file)
         {
             let handles = self.drop_open(open);
             self.closed.extend(handles);

@@ -44,7 +44,8 @@ impl<F> State<F> {
         let idle = self
             .clients
             .iter()
-            .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
+            .filter(|c| !self.holds_open(c.id) && !c.needs_reclaim && !self.is_busy(c.id))
+            .filter(|c| !(c.restored && self.may_have_unknown_opens(now)))
             .filter(|c| count(c) >= own)
             .min_by_key(|c| (Reverse(count(c)), c.confirmed, c.renewed))
             .map(|c| c.id);

@@ -1,12 +1,13 @@
 //! Files without a name that are open: who has them open, over restarts; against a model.
 
+use super::locks::{Locker, Span};
 use super::notes::{Note, OpenNote, Stamped};
 use super::opens::{FileKey, READ};
-use super::tests_delegations::{client, file};
+use super::tests_delegations::{HERE, client, file};
 use super::{Bounds, Millis, State};
 use crate::limits;
 use bytes::Bytes;
-use landfast_nfs::v4::{NfsStat, Stateid};
+use landfast_nfs::v4::{LockType, NfsStat, Stateid};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -224,6 +225,63 @@ fn of_a_client_that_is_silent_for_very_long_nothing_stays() {
     assert!(!st.files.preserved.any_released());
     st.tick(limits::COURTESY_MS + 1);
     assert_eq!((st.files.preserved.take_released(), st.clients.len()), (vec![f], 0));
+}
+
+/// Linux sends FREE_STATEID when a lock owner has no locks left, and goes on with the open.
+#[test]
+fn the_open_of_a_lock_that_came_back_outlasts_the_lock() {
+    for unlinked in [true, false] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        let s = open(&mut st, c, 1, &f);
+        let mut notes: Vec<_> = st.promise_open(&s).into_iter().collect();
+        let span = Span::new(0, 10).expect("bytes");
+        let locker = Locker::New { open: s, owner: owner(9) };
+        let lock = st.files.lock(c, &f, &locker, LockType::Read, span).expect("nobody is in the way");
+        notes.extend(st.log_locks(&lock));
+        if unlinked {
+            notes.extend(st.keep_unlinked(&f).expect("open"));
+        }
+        let mut st = restarted(2, &with_clients(&st, notes));
+        if unlinked {
+            st.has_orphans([f.clone()]);
+        }
+        let any = Stateid { seqid: 0, ..lock };
+        let lock = st.files.unlock(c, &f, &any, span).expect("its lock");
+        st.files.free(c, &lock).expect("nothing is locked");
+        assert!(!st.files.preserved.any_released());
+        assert!(st.files.find_on(c, &f, &Stateid { seqid: 0, ..s }).is_ok());
+        if unlinked {
+            assert!(st.files.preserved.is_orphan(&f));
+            st.files.close(c, &f, &s).expect("closed");
+            assert_eq!(st.files.preserved.take_released(), [f]);
+        } else {
+            assert!(st.keep_unlinked(&f).is_some(), "it was promised");
+        }
+    }
+}
+
+/// Room for one more client is made of those that hold nothing, also where the server does not know all yet.
+#[test]
+fn who_has_opens_of_before_the_restart_makes_no_room_for_others() {
+    for (logged, orphan) in [(true, true), (true, false), (false, false)] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        open(&mut st, c, 1, &f);
+        let notes = if logged { st.keep_unlinked(&f).expect("open") } else { Vec::new() };
+        let mut st = restarted(2, &with_clients(&st, notes));
+        if orphan {
+            st.has_orphans([f.clone()]);
+        }
+        assert_eq!(st.make_room_for_client(1, HERE), Err(NfsStat::NFS4ERR_DELAY), "{logged} {orphan}");
+        // A lease later it has used what only it knew of.
+        st.clients.renew(c, LEASE);
+        let room = st.make_room_for_client(LEASE + 1, HERE);
+        assert_eq!(room.is_err(), logged, "{logged} {orphan}");
+        assert!(!st.files.preserved.any_released());
+    }
 }
 
 #[derive(Debug, Clone)]
