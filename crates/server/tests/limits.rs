@@ -249,3 +249,21 @@ async fn clients_over_the_limit() {
         "who holds something stays"
     );
 }
+
+#[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn an_open_over_the_limit_leaves_the_file_as_it_is() {
+    let rig = rig(Limits::default().with(Limit::ClientOpens, 16)).await;
+    let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
+    std::fs::write(rig.export().join("full"), b"data").expect("a file");
+    for i in 0..16 {
+        a.open(&format!("f{i}"), 3).await;
+    }
+    let empty = fattr(AttrValues { size: Some(0), ..AttrValues::default() });
+    let how = || OpenHow::Create(CreateHow::Unchecked(empty.clone()));
+    let cut = || vec![ArgOp::Putrootfh, open_op(b"another", "full", 3, 0, how())];
+    assert_eq!(a.status(cut()).await, NfsStat::NFS4ERR_NOSPC);
+    assert_eq!(std::fs::read(rig.export().join("full")).expect("the file"), b"data");
+    assert_eq!(b.status(cut()).await, NfsStat::NFS4_OK);
+    assert_eq!(std::fs::read(rig.export().join("full")).expect("the file"), b"");
+}

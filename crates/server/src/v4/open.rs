@@ -250,6 +250,8 @@ impl Context<'_> {
         let mut attrset = Bitmap::default();
         // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
         if size == Some(0) {
+            // Who is refused for want of room must find the file as it was.
+            self.room_to_open(request.client, Some((&request.owner, &key(&obj.node))))?;
             let attrs = SetAttrs { size: Some(0), ..SetAttrs::default() };
             let by = request.mode.write.then_some(&file);
             let set = obj.volume().setattr(self.modify(&obj)?, obj.cred(), &obj.node, by, attrs)?;
