@@ -91,7 +91,7 @@ impl FromStr for Bug {
 }
 
 /// The points at which a process can be stopped, and the state there.
-pub const POINTS: [(&str, &str); 35] = [
+pub const POINTS: [(&str, &str); 38] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -103,6 +103,9 @@ pub const POINTS: [(&str, &str); 35] = [
     ("tx.joined", "a transaction has set its marker, nothing is changed"),
     ("op.applied", "an operation is in the page cache, nothing of it is logged"),
     ("listing.begun", "READDIR has seen no delegations, and nothing of the directory"),
+    ("cross.delegation", "a delegation may be given, and is not given yet"),
+    ("cross.session", "CREATE_SESSION has come, nothing is done"),
+    ("cross.times", "a holder has answered CB_GETATTR, no time of its file is set yet"),
     ("request.ran", "a request has run and its reply is made, which still waits for the log"),
     ("answer.rests", "without a log: an answer is about to wait for what another request is flushing"),
     ("reply.before-send", "all that a reply says is durable, it is not sent"),

@@ -417,7 +417,8 @@ impl ConnInfo {
         self.standing.get()
     }
 
-    pub(crate) fn active_ms(&self) -> u64 {
+    /// When the last whole record arrived: milliseconds since some moment of this process.
+    pub fn active_ms(&self) -> u64 {
         self.active.load(Ordering::Relaxed)
     }
 

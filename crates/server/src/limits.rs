@@ -179,7 +179,7 @@ pub const PORTS_KNOWN_MAX: usize = 4096;
 pub const BACK_CONNECTIONS_MAX: usize = 64;
 /// Slots of a back channel that are used.
 pub const BACK_SLOTS_MAX: u32 = 16;
-/// How long a callback waits for its answer on one connection.
+/// How long a callback waits for its answer on one connection. A connection on which nothing at all has come for so long after it serves the back channel no more.
 pub const CALLBACK_PATIENCE_MS: u64 = 10_000;
 /// How long a callback waits for a free slot of the session and a connection to come.
 pub const CALLBACK_SLOT_WAIT_MS: u64 = 10_000;
@@ -201,12 +201,16 @@ pub const GRANTS_SETTLE_MS: u64 = 100;
 /// How long a recall that a client could not take yet is left alone before it is sent again, at first and at most.
 pub const RECALL_PAUSE: Duration = Duration::from_millis(100);
 pub const RECALL_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a revocation that the log has not taken is left alone before another log is asked, at first; it doubles up to a lease.
+pub const REVOCATION_PAUSE: Duration = Duration::from_secs(1);
 /// How often a client that does not know a delegation is asked for it: its OPEN may not have been answered yet.
 pub const RECALL_UNKNOWN_TRIES: u32 = 3;
 /// CB_GETATTRs to one client that are under way at once; further ones wait. Clients offer no more slots.
 pub const GETATTRS_AT_ONCE: usize = 16;
 /// How long a CB_GETATTR waits for its answer on one connection; after that the delegation is recalled.
 pub const GETATTR_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the server sets a file's time for what one answer says: once, and again where the file was written meanwhile.
+pub const GETATTR_SETS: usize = 4;
 /// How often the holder of a delegation is asked with CB_GETATTR; then it is recalled: whoever looks at a file again and again waits
 /// each time.
 pub const GETATTRS_MAX: u32 = 4;

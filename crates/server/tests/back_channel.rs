@@ -1,6 +1,7 @@
 //! Back channels over a restart of the server (RFC 8881 sections 2.10.3, 18.34 and 18.46.3), over a real socket.
 
 use crate::common;
+use crate::delegations;
 
 use common::back::*;
 use common::*;
@@ -9,7 +10,14 @@ use landfast_nfs::v4::callback::*;
 use landfast_nfs::v4::data::*;
 use landfast_nfs::v4::flags::*;
 use landfast_nfs::v4::*;
-use tokio::time::timeout;
+use landfast_rpc::client::Connection;
+use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
+use landfast_server::exports::Delegate;
+use landfast_xdr::{Bytes, Decode, Encode};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{interval, timeout};
 
 fn bind(sessid: SessionId, dir: u32) -> ArgOp {
     ArgOp::BindConnToSession(BindConnToSessionArgs { sessid, dir, use_conn_in_rdma_mode: false })
@@ -102,4 +110,144 @@ async fn rfc8881_18_46_3_a_back_channel_whose_numbers_a_restart_lost_is_at_fault
     copy_without_opens(&mut c).await;
     let (_, args) = timeout(PATIENCE, listening.recv()).await.expect("in time").expect("a callback");
     assert!(matches!(&args.ops[0], CbOp::Sequence(s) if (s.sessionid, s.sequenceid) == (session, 1)));
+}
+
+/// A client with a delegation of a file, whose back channel is this connection and whose requests go on another.
+async fn holder_beside(
+    rig: &Rig,
+    mute: bool,
+) -> (Client, Connection, delegations::Heard, Stateid, FileHandle) {
+    let (raw, heard, _) = connected(rig.addr(), Vec::new(), mute).await;
+    let back = raw.conn.clone();
+    let mut c = with_back_channel_on(raw, vec![CallbackSecParms::None]).await;
+    delegations::tried_out(&mut c).await;
+    c.raw = rig.raw().await;
+    let (res, fh) = delegations::open(&mut c, "f", 2 | delegations::XOR).await;
+    let stateid = delegations::stateid_of(&res.delegation).expect("a delegation");
+    (c, back, heard, stateid, fh)
+}
+
+async fn returned(c: &mut Client, fh: &FileHandle, stateid: Stateid, mut rival: Client) {
+    assert_ok(&[on(c, fh, ArgOp::DelegReturn(stateid)).await]);
+    assert_eq!(on(&mut rival, fh, read_op(Stateid::ANONYMOUS, 0, 9)).await.status, NfsStat::NFS4_OK);
+}
+
+/// Its address has changed, say, and nobody has told the server that the connection is no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_18_46_3_a_client_is_told_of_a_connection_on_which_nothing_comes_any_more() {
+    let rig = delegations::rig(Delegate::Write).await;
+    let (mut c, _back, mut dead, stateid, fh) = holder_beside(&rig, true).await;
+    let mut rival = rig.client(b"rival").await;
+    let read = read_op(Stateid::ANONYMOUS, 0, 9);
+    assert_eq!(on(&mut rival, &fh, read).await.status, NfsStat::NFS4ERR_DELAY);
+    assert_eq!(delegations::recalled(&mut dead).await.stateid, stateid, "it gets there, and is not answered");
+    assert_eq!(c.status_flags().await, 0);
+    let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+    let until = Instant::now() + PATIENCE;
+    let mut looks = interval(Duration::from_millis(100));
+    while c.status_flags().await != down {
+        assert!(Instant::now() < until);
+        looks.tick().await;
+    }
+    let (raw, mut heard) = callable(rig.addr(), Vec::new()).await;
+    c.raw = raw;
+    assert_ok(&[c.raw.alone(bind(c.session, CDFC4_FORE_OR_BOTH)).await]);
+    assert_eq!(delegations::recalled(&mut heard).await.stateid, stateid);
+    assert_eq!(c.status_flags().await, 0, "nothing is revoked");
+    returned(&mut c, &fh, stateid, rival).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_recall_that_waits_for_a_connection_goes_out_when_one_is_bound() {
+    let rig = delegations::rig(Delegate::Write).await;
+    let (mut c, back, _dead, stateid, fh) = holder_beside(&rig, false).await;
+    back.close();
+    while c.status_flags().await == 0 {}
+    let mut rival = rig.client(b"rival").await;
+    let read = read_op(Stateid::ANONYMOUS, 0, 9);
+    assert_eq!(on(&mut rival, &fh, read).await.status, NfsStat::NFS4ERR_DELAY);
+    let (raw, mut heard) = callable(rig.addr(), Vec::new()).await;
+    c.raw = raw;
+    assert_ok(&[c.raw.alone(bind(c.session, CDFC4_FORE_OR_BOTH)).await]);
+    let soon = Duration::from_millis(landfast_server::limits::CALLBACK_SLOT_WAIT_MS / 4);
+    let recall = timeout(soon, delegations::recalled(&mut heard)).await.expect("at once");
+    assert_eq!(recall.stateid, stateid);
+    returned(&mut c, &fh, stateid, rival).await;
+}
+
+/// Answers the callbacks that come with these statuses of CB_SEQUENCE and of the operation after it, the last first; then none.
+struct Scripted {
+    heard: UnboundedSender<CbSequenceArgs>,
+    answers: Mutex<Vec<(NfsStat, Option<NfsStat>)>>,
+}
+
+impl Service for Scripted {
+    fn programs(&self) -> &[Program] {
+        CALLBACKS
+    }
+
+    async fn call(&self, _conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        if call.proc == CB_PROC_NULL {
+            return Response::Success(Bytes::new());
+        }
+        let args = CbCompoundArgs::from_bytes(body).expect("a callback");
+        let Some(CbOp::Sequence(s)) = args.ops.first() else { return Response::GarbageArgs };
+        // The test has ended when nobody listens.
+        let _ = self.heard.send(s.clone());
+        let next = self.answers.lock().expect("no panic").pop();
+        let Some((sequence, op)) = next else { return std::future::pending().await };
+        let ok = CbSequenceRes {
+            sessionid: s.sessionid,
+            sequenceid: s.sequenceid,
+            slotid: s.slotid,
+            highest_slotid: 0,
+            target_highest_slotid: 0,
+        };
+        let (number, said) = (OP_CB_SEQUENCE, sequence.is_ok().then_some(ok));
+        let mut results = vec![CbRes { op: number, status: sequence, sequence: said, attrs: None }];
+        results.extend(op.map(|status| CbRes { op: OP_CB_OFFLOAD, status, sequence: None, attrs: None }));
+        let status = op.unwrap_or(sequence);
+        Response::Success(CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes())
+    }
+}
+
+async fn scripted(
+    rig: &Rig,
+    heard: UnboundedSender<CbSequenceArgs>,
+    answers: Vec<(NfsStat, Option<NfsStat>)>,
+) -> Raw {
+    let service = Arc::new(Scripted { heard, answers: Mutex::new(answers) });
+    let conn = Connection::connect(rig.addr(), service, &ConnConfig::default()).await.expect("connected");
+    Raw { conn, cred: user(0), minor: 2 }
+}
+
+/// The client executes a callback on one connection, and has it wait on the other: its number may be used up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_2_10_6_1_3_a_callback_that_may_be_under_way_elsewhere_is_not_taken_for_done() {
+    let rig = Rig::new().await;
+    make_source(&rig);
+    let (ok, used_up) = (NfsStat::NFS4_OK, NfsStat::NFS4ERR_RETRY_UNCACHED_REP);
+    let answers = vec![(ok, Some(ok)), (ok, Some(used_up)), (NfsStat::NFS4ERR_DELAY, None)];
+    let (heard, mut listening) = unbounded_channel();
+    let second = scripted(&rig, heard.clone(), answers).await;
+    let first = scripted(&rig, heard, Vec::new()).await;
+    let ex = first.exchange_id(b"back", 1).await;
+    let mut args = session_args(ex.clientid, ex.sequenceid);
+    args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    args.back_chan_attrs.max_requests = 1;
+    let s = first.create_session(args).await;
+    let (session, flags, fore) = (s.sessionid, s.flags, s.fore_chan_attrs);
+    assert_ok(&[second.alone(bind(session, CDFC4_FORE_OR_BOTH)).await]);
+    let mut c = Client { raw: first, id: ex.clientid, session, seq: 0, cachethis: true, flags, fore };
+    assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
+    copy_without_opens(&mut c).await;
+    let mut numbers = Vec::new();
+    for _ in 0..4 {
+        let sequence = timeout(PATIENCE, listening.recv()).await.expect("in time").expect("a callback");
+        numbers.push(sequence.sequenceid);
+    }
+    assert_eq!(numbers, [1, 1, 1, 2]);
 }

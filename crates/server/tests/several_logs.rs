@@ -3,9 +3,14 @@
 #![cfg(debug_assertions)]
 
 mod common;
+mod small;
 
-use common::{Client, PATIENCE, Raw, mkdir};
-use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat};
+use common::back::{callable, with_back_channel_on};
+use common::{Client, PATIENCE, Raw, mkdir, name, on};
+use landfast_nfs::v4::args::{CallbackSecParms, GetDirDelegationArgs};
+use landfast_nfs::v4::flags::{NOTIFY4_WRITE_DELEGATION, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
+use landfast_nfs::v4::res::GetDirDelegationRes;
+use landfast_nfs::v4::{ArgOp, Bitmap, CompoundRes, FileHandle, NfsStat, ResBody};
 use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::conn::Target;
 use landfast_server::config::{self, Config};
@@ -13,9 +18,11 @@ use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::faults::hold;
 use landfast_volume::{OpenError, OpenOptions, Volume};
 use landfast_xdr::Decode;
+use small::image::{Image, Kernel};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::interval;
 
 /// The first two with a log each, the third without.
 const EXPORTS: [&str; 3] = ["a", "b", "c"];
@@ -31,19 +38,33 @@ struct Two {
     dir: tempfile::TempDir,
     config: Config,
     running: Option<Running>,
+    lease_seconds: u32,
 }
 
 impl Two {
     async fn new() -> Two {
+        Two::with(90, None).await
+    }
+
+    /// With the first log here, the second export gives delegations of directories.
+    async fn with(lease_seconds: u32, first_log: Option<PathBuf>) -> Two {
         let _alone = ALONE.lock().await;
         let dir =
             tempfile::Builder::new().prefix("landfast-two-").tempdir_in("/var/tmp").expect("a directory");
         let mut text = "listen = [\"127.0.0.1:0\"]\n".to_owned();
         for name in EXPORTS {
-            let (path, log) = (dir.path().join(name), dir.path().join(format!("{name}.log")));
+            let path = dir.path().join(name);
+            let elsewhere = first_log.clone().filter(|_| name == EXPORTS[0]);
+            let log = elsewhere.unwrap_or_else(|| dir.path().join(format!("{name}.log")));
             std::fs::create_dir(&path).expect("the directory");
             let how = match name {
                 "c" => "durability = \"sync\"".to_owned(),
+                "b" if first_log.is_some() => {
+                    format!(
+                        "write_delegations = true\nlog = {{ path = \"{}\", size = \"16M\" }}",
+                        log.display()
+                    )
+                }
                 _ => format!("log = {{ path = \"{}\", size = \"16M\" }}", log.display()),
             };
             text += &format!(
@@ -53,7 +74,7 @@ impl Two {
             );
         }
         let config = config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"));
-        let mut two = Two { _alone, dir, config, running: None };
+        let mut two = Two { _alone, dir, config, running: None, lease_seconds };
         two.start().await;
         two
     }
@@ -77,7 +98,8 @@ impl Two {
             };
             served.push(e.served(volume, recovery));
         }
-        let config = ServerConfig { workers: 4, ..ServerConfig::of(served, self.config.listen.clone()) };
+        let usual = ServerConfig::of(served, self.config.listen.clone());
+        let config = ServerConfig { workers: 4, lease_seconds: self.lease_seconds, ..usual };
         self.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));
     }
 
@@ -324,4 +346,53 @@ fn a_reply_that_is_kept_early_is_seen() {
         Command::new(this).args(test).env("LANDFAST_BUG", "reply-kept-early").output().expect("it runs");
     let told = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
     assert!(!run.status.success() && told.contains("of what was lost"), "{told}");
+}
+
+/// The log that is to have a revocation fails with it; the next takes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_revocation_that_one_log_does_not_take_goes_into_another() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    // The server writes down other things, too, five seconds after its start.
+    let mut two = Two::with(4, Some(image.path().join("log"))).await;
+    let (raw, mut heard) = callable(two.server().local_addr(), Vec::new()).await;
+    let mut c = with_back_channel_on(raw, vec![CallbackSecParms::None]).await;
+    let mut rival = Client::new(Raw::new(two.server().local_addr()).await, b"rival").await;
+    let mut made = 0;
+    let dir = loop {
+        made += 1;
+        assert!(made < 10_000, "no delegation is given");
+        let asked = GetDirDelegationArgs::new(Bitmap::of(&[NOTIFY4_WRITE_DELEGATION]));
+        let export = vec![ArgOp::Putrootfh, ArgOp::Lookup(name(EXPORTS[1])), mkdir(&format!("d{made}"))];
+        let res = c.run([export, vec![ArgOp::GetDirDelegation(asked), ArgOp::Getfh]].concat()).await;
+        match (&res[3].body, &res[4].body) {
+            (ResBody::GetDirDelegation(GetDirDelegationRes::Given(_)), ResBody::Getfh(fh)) => {
+                break fh.clone();
+            }
+            (ResBody::GetDirDelegation(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let look = ArgOp::Lookup(name("n"));
+    assert_eq!(on(&mut rival, &dir, look.clone()).await.status, NfsStat::NFS4ERR_DELAY);
+    heard.recv().await.expect("a recall");
+    let held = hold("log.before-write");
+    let mut renews = interval(Duration::from_millis(100));
+    while held.here() == 0 {
+        assert_eq!(c.status_flags().await, 0);
+        renews.tick().await;
+    }
+    image.breaks(true);
+    drop(held);
+    let until = Instant::now() + PATIENCE;
+    while on(&mut rival, &dir, look.clone()).await.status == NfsStat::NFS4ERR_DELAY {
+        assert!(Instant::now() < until, "it is not revoked");
+        c.status_flags().await;
+    }
+    assert_eq!(c.status_flags().await, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    image.breaks(false);
+    // With a log that has failed it says so.
+    let _ = two.running.take().expect("a server").stop().await;
+    drop(two);
+    drop(image);
 }

@@ -2,7 +2,8 @@
 //!
 //! [`crate::state::sessions`] has the slots and sequence numbers; this module handles connections and time. A callback
 //! takes a slot of the session and goes, with CB_SEQUENCE in front, to one of the connections bound to its back
-//! channel. If no answer comes, it goes to another. Each wait is bounded.
+//! channel. If no answer comes, it goes to another. Each wait is bounded. A connection on which nothing comes any more is bound no longer, so that the client
+//! is told to bind another.
 
 pub(crate) mod conns;
 mod getattr;
@@ -59,21 +60,25 @@ struct Done {
 async fn ask(
     sh: &Shared,
     client: u64,
-    session: SessionId,
+    wanted: SessionId,
     minor: u32,
     referring: &[ReferringCalls],
     op: CbOp,
     patience: Duration,
 ) -> Result<Done, Error> {
-    let session = sh.state().sessions.to_call_back(client, &session).ok_or(Error::Gone)?;
     let until = Instant::now() + Duration::from_millis(limits::CALLBACK_SLOT_WAIT_MS);
-    let mut take = loop {
+    let (session, mut take) = loop {
         let mut freed = std::pin::pin!(sh.callback_conns.freed.notified());
         freed.as_mut().enable();
-        match sh.state().sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
-            Ok(take) => break take,
-            Err(NoCallback::Never) => return Err(Error::Gone),
-            Err(NoCallback::NotNow) => {}
+        {
+            let mut st = sh.state();
+            // Each time anew: the client may have bound a connection to another session.
+            let session = st.sessions.to_call_back(client, &wanted).ok_or(Error::Gone)?;
+            match st.sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
+                Ok(take) => break (session, take),
+                Err(NoCallback::Never) => return Err(Error::Gone),
+                Err(NoCallback::NotNow) => {}
+            }
         }
         timeout_at(until, freed).await.map_err(|_| Error::Unreachable)?;
     };
@@ -83,15 +88,15 @@ async fn ask(
     if !session_is_logged(sh, session).await {
         return Err(Error::Unreachable);
     }
-    held.end = CallbackEnd::Unanswered;
+    held.end = CallbackEnd::Unanswered(take.sequence);
     let mut sent = false;
-    let mut conns = std::mem::take(&mut take.conns).into_iter();
-    let mut conn = conns.next();
-    while let Some(id) = conn {
-        let Some(conn_info) = sh.callback_conns.get(id) else {
-            conn = conns.next();
+    let mut conns = sh.callback_conns.open_ones(&take.conns).into_iter();
+    let mut next = conns.next();
+    while let Some(conn) = &next {
+        if conn.is_closed() {
+            next = conns.next();
             continue;
-        };
+        }
         let sequence = CbSequenceArgs {
             sessionid: session,
             sequenceid: take.sequence,
@@ -108,8 +113,9 @@ async fn ask(
             ops: vec![CbOp::Sequence(sequence), op.clone()],
         };
         let to = Target { prog: take.program, vers: CB_VERSION, proc: CB_PROC_COMPOUND };
-        match conn_info.call(to, &take.cred, vec![args.to_bytes()], patience).await {
-            Ok(reply) => match verdict(reply, take.unsure && !sent) {
+        let heard = conn.active_ms();
+        match conn.call(to, &take.cred, vec![args.to_bytes()], patience).await {
+            Ok(reply) => match verdict(reply, take.unsure) {
                 Verdict::Done(done) => {
                     held.end = CallbackEnd::Executed(take.sequence);
                     return Ok(done);
@@ -118,32 +124,42 @@ async fn ask(
                 Verdict::EarlierOne => {
                     take.sequence = take.sequence.wrapping_add(1);
                     take.unsure = false;
+                    held.end = CallbackEnd::Unanswered(take.sequence);
                 }
                 Verdict::Refused => {
                     held.end = CallbackEnd::Broken;
                     return Err(Error::Gone);
                 }
+                // On another connection it may be under way.
                 Verdict::Later => {
-                    held.end = CallbackEnd::NotExecuted(take.sequence);
+                    held.end = not_executed(sent, take.sequence);
                     return Err(Error::Unreachable);
                 }
             },
-            Err(CallError::Closed(_) | CallError::Timeout(_)) => {
+            Err(e @ (CallError::Closed(_) | CallError::Timeout(_))) => {
                 sent = true;
-                conn = conns.next();
+                let silent = matches!(e, CallError::Timeout(_)) && conn.active_ms() == heard;
+                if silent && patience >= Duration::from_millis(limits::CALLBACK_PATIENCE_MS) {
+                    tracing::debug!(client, "nothing comes on a connection: it serves no back channel");
+                    sh.state().sessions.disconnected(conn.id());
+                }
+                next = conns.next();
             }
             // The client's RPC layer would not have it: another connection will not help.
             Err(e) => {
                 tracing::debug!(client, "a callback was refused: {e}");
-                held.end = CallbackEnd::NotExecuted(take.sequence);
+                held.end = not_executed(sent, take.sequence);
                 return Err(Error::Gone);
             }
         }
     }
-    if !sent {
-        held.end = CallbackEnd::NotExecuted(take.sequence);
-    }
+    held.end = not_executed(sent, take.sequence);
     Err(Error::Unreachable)
+}
+
+/// The end of a callback that the client has refused, where it was not sent before.
+fn not_executed(sent: bool, sequence: u32) -> CallbackEnd {
+    if sent { CallbackEnd::Unanswered(sequence) } else { CallbackEnd::NotExecuted(sequence) }
 }
 
 /// The OPEN that a delegation was given to, while its reply may still be under way: once the client has used the slot again it has had it.

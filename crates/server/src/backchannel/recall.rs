@@ -131,7 +131,7 @@ async fn try_out(sh: &Shared, session: SessionId) {
     let Some((conns, program, cred)) = path else { return };
     let to = Target { prog: program, vers: CB_VERSION, proc: CB_PROC_NULL };
     let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
-    for conn in conns.into_iter().filter_map(|id| sh.callback_conns.get(id)) {
+    for conn in sh.callback_conns.open_ones(&conns) {
         if conn.call(to, &cred, Vec::new(), patience).await.is_ok() {
             if let Some(mut s) = sh.state().sessions.get_mut(&session) {
                 s.back_tried = true;
@@ -226,14 +226,22 @@ async fn expel(sh: &Shared, client: u64) {
 }
 
 async fn revoke(sh: &Shared, recall: &Recall) {
-    let notes = sh.state().note_revocation(recall.id);
-    // If the log does not take it, nobody goes on: after a restart the client might reclaim what others had changed.
-    if sh.write_down(notes).await {
-        tracing::warn!(
-            "client {:x} did not return a delegation within a lease of its recall: it is revoked",
-            recall.client
-        );
-        let notes = sh.state().revoke(recall.client, recall.id);
-        sh.write_down(notes).await;
+    let mut pause = limits::REVOCATION_PAUSE;
+    loop {
+        let notes = sh.state().note_revocation(recall.id);
+        if sh.write_down(notes).await {
+            tracing::warn!(
+                "client {:x} did not return a delegation within a lease of its recall: it is revoked",
+                recall.client
+            );
+            break;
+        }
+        // If no log takes it, nobody goes on: after a restart the client might reclaim what others had changed.
+        if ends_within(sh, recall.id, Instant::now() + pause).await {
+            break;
+        }
+        pause = (pause * 2).min(Duration::from_secs(u64::from(sh.lease_seconds)).max(pause));
     }
+    let notes = sh.state().revoke(recall.client, recall.id);
+    sh.write_down(notes).await;
 }

@@ -43,7 +43,8 @@ impl Revocations {
 
     /// The log is about to be told. False: very much was revoked from the client already.
     pub(super) fn begins(&mut self, client: u64, file: FileKey, revoked: Revoked) -> bool {
-        if self.of_client(client) >= limits::REVOKED_MAX {
+        // It may have begun before, and the log has not taken it.
+        if self.of_client(client) >= limits::REVOKED_MAX && !self.has(client, &file) {
             return false;
         }
         self.files.entry(client).or_default().insert(file, revoked);

@@ -181,8 +181,8 @@ pub enum CallbackEnd {
     Executed(u32),
     /// The client did not execute the callback with this sequence number.
     NotExecuted(u32),
-    /// No reply came: it is not known whether the client executed it.
-    Unanswered,
+    /// No reply came: it is not known whether the client executed the callback with this sequence number.
+    Unanswered(u32),
     /// The client disagrees about the sequence number.
     Broken,
 }
@@ -520,6 +520,7 @@ impl Sessions {
         flags
     }
 
+    /// No callback reaches its client on this connection any more.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
             s.back_conns.remove(&conn);
@@ -630,7 +631,7 @@ impl Session {
                 s.unsure &= last == s.sequence;
                 s.sequence = last;
             }
-            CallbackEnd::Unanswered => s.unsure = true,
+            CallbackEnd::Unanswered(sequence) => (s.sequence, s.unsure) = (sequence.wrapping_sub(1), true),
             CallbackEnd::Broken => self.back_fault = true,
         }
     }

@@ -856,13 +856,20 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     s.callback_end(0, CallbackEnd::NotExecuted(1));
     let one = s.callback_begin().expect("a slot");
     assert_eq!((one.slot, one.sequence, one.unsure), (0, 1, false));
-    s.callback_end(0, CallbackEnd::Unanswered);
+    s.callback_end(0, CallbackEnd::Unanswered(1));
     let one = s.callback_begin().expect("a slot");
     assert_eq!((one.slot, one.sequence, one.unsure), (0, 1, true));
     // It was: number 2 is next, and its callback was refused for now.
     s.callback_end(0, CallbackEnd::NotExecuted(2));
     let one = s.callback_begin().expect("a slot");
     assert_eq!((one.sequence, one.unsure), (2, false));
+    // The same, and the answer to number 2 is lost: a lower one would be misordered.
+    s.callback_end(0, CallbackEnd::Unanswered(2));
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.sequence, one.unsure), (2, true));
+    s.callback_end(0, CallbackEnd::Unanswered(3));
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.sequence, one.unsure), (3, true));
     s.callback_end(0, CallbackEnd::Executed(2));
     assert_eq!(s.callback_begin().map(|u| u.sequence).ok(), Some(3));
     s.callback_end(1, CallbackEnd::Broken);

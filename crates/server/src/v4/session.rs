@@ -26,6 +26,7 @@ use landfast_nfs::v4::res::{
 };
 use landfast_nfs::v4::{ChannelAttrs, ImplId, NfsStat, NfsTime, Opaque1024, ResBody, ServerOwner, SessionId};
 use landfast_rpc::{OpaqueAuth, share_of};
+use landfast_volume::faults::point;
 use landfast_xdr::{Decode, Encode};
 
 /// The flags that a client may send in EXCHANGE_ID; from minor version 2 also `EXCHGID4_FLAG_SUPP_FENCE_OPS`.
@@ -167,6 +168,7 @@ impl Context<'_> {
         if a.flags & !CREATE_FLAGS != 0 {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
+        point("cross.session");
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
         let mut notes = Vec::new();
@@ -230,6 +232,7 @@ impl Context<'_> {
             }
             res
         };
+        self.back_is_bound();
         self.note(notes);
         Ok(ResBody::CreateSession(Box::new(res)))
     }
@@ -298,12 +301,21 @@ impl Context<'_> {
             }
             notes
         };
+        self.back_is_bound();
         self.note(notes.into_iter().flatten());
         Ok(ResBody::BindConnToSession(BindConnToSessionRes {
             sessid: a.sessid,
             dir,
             use_conn_in_rdma_mode: false,
         }))
+    }
+
+    /// After this connection was bound to a back channel: callbacks that wait for one go on. If it was closed before, nobody else takes it out again.
+    fn back_is_bound(&self) {
+        if self.work.reply_conn().is_closed() {
+            self.sh.state().sessions.disconnected(self.conn);
+        }
+        self.sh.callback_conns.bound();
     }
 
     /// BACKCHANNEL_CTL (RFC 8881 section 18.33).

@@ -36,7 +36,7 @@ pub struct Listener {
     nulls: Arc<AtomicUsize>,
 }
 
-const CALLBACKS: &[Program] = &[Program { number: 0x4000_0000, low: CB_VERSION, high: CB_VERSION }];
+pub const CALLBACKS: &[Program] = &[Program { number: 0x4000_0000, low: CB_VERSION, high: CB_VERSION }];
 
 impl Service for Listener {
     fn programs(&self) -> &[Program] {
