@@ -496,3 +496,43 @@ async fn who_cannot_wait_for_an_answer_has_the_delegation_recalled() {
     assert_eq!(recalled(&mut holder.heard).await.stateid, stateid);
     assert_eq!(holder.asked(), 0);
 }
+
+/// The server changes a file's times for what a holder has; not those that the holder has just set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_time_that_the_holder_sets_before_it_answers_stays() {
+    for wish in [0, TIMES] {
+        let rig = rig(Delegate::Times).await;
+        let mut holder = Holder::new(&rig).await;
+        let (stateid, fh, given) = holder.delegated("f", wish).await;
+        let is = looks(&mut holder.c, &fh).await;
+        let sender = Client { raw: rig.raw().await, ..holder.c.clone() };
+        let file = fh.clone();
+        let past = NfsTime { seconds: 981_173_106, nseconds: 5 };
+        *holder.says.lock().expect("no panic") = Box::new(move || {
+            let time_modify_set = Some(SetTime::ClientTime(past));
+            let attrs = fattr(AttrValues { time_modify_set, ..AttrValues::default() });
+            let mut c = sender.clone();
+            let set = on(&mut c, &file, ArgOp::Setattr(SetattrArgs { stateid, attrs }));
+            let set = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(set));
+            assert_eq!(set.status, NfsStat::NFS4_OK);
+            Says::attrs(AttrValues {
+                change: given.change.map(|c| c + 1),
+                size: Some(100),
+                time_deleg_access: is.time_access,
+                time_deleg_modify: is.time_modify,
+                ..AttrValues::default()
+            })
+        });
+        let mut waits = looking(rig.client(b"rival").await, &fh);
+        tokio::select! {
+            recall = recalled(&mut holder.heard) => assert_eq!(recall.stateid, stateid),
+            told = &mut waits => panic!("it was told {:?}", told.map(|(_, res)| res)),
+        }
+        // The request that the closure has sent.
+        holder.c.seq += 1;
+        assert_ok(&[on(&mut holder.c, &fh, ArgOp::DelegReturn(stateid)).await]);
+        let (_, res) = timeout(PATIENCE, waits).await.expect("in time").expect("no panic");
+        assert_eq!(values(res).time_modify, Some(past));
+    }
+}

@@ -18,6 +18,7 @@ use landfast_rpc::conn::CallHeader;
 use landfast_server::exports::{Delegate, Features};
 use landfast_volume::Durability;
 use landfast_volume::faults::{Hold, hold};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, block_in_place};
@@ -351,4 +352,136 @@ async fn rfc8881_2_10_6_3_who_was_not_told_of_a_delegation_yet_does_not_lose_it_
     assert_ok(&on_all(&mut c, &fh, ArgOp::DelegReturn(stateid)).await);
     let status = timeout(PATIENCE, reads).await.expect("in time").expect("no panic");
     assert_eq!(status, NfsStat::NFS4_OK);
+}
+
+/// The server changes a file's times for what its holder has; not those that the holder has set since it answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_time_that_the_holder_sets_after_it_has_answered_stays() {
+    let _alone = HELD.lock().await;
+    let rig = rig().await;
+    let is = Arc::new(Mutex::new(AttrValues::default()));
+    let saying: Saying = {
+        let is = is.clone();
+        Arc::new(move |_| {
+            let is = is.lock().expect("no panic").clone();
+            Says::attrs(AttrValues { change: is.change.map(|c| c + 1), size: Some(100), ..is })
+        })
+    };
+    let (raw, mut heard, _) = listening(rig.addr(), Vec::new(), false, Some(saying)).await;
+    let mut c = with_back_channel_on(raw, vec![CallbackSecParms::None]).await;
+    tried_out(&mut c).await;
+    let mut rival = rig.client(b"rival").await;
+    let (stateid, fh) = held_file(&mut c, "f").await;
+    *is.lock().expect("no panic") = c.attrs(&fh, Bitmap::of(&[n::CHANGE])).await;
+    let held = hold("cross.times");
+    let asked = fh.clone();
+    let mut looks = tokio::spawn(async move {
+        loop {
+            let look = on(&mut rival, &asked, ArgOp::Getattr(Bitmap::of(&[n::TIME_MODIFY]))).await;
+            if look.status != NfsStat::NFS4ERR_DELAY {
+                return look;
+            }
+        }
+    });
+    is_held(&held);
+    let past = NfsTime { seconds: 981_173_106, nseconds: 5 };
+    let time_modify_set = Some(SetTime::ClientTime(past));
+    let attrs = fattr(AttrValues { time_modify_set, ..AttrValues::default() });
+    assert_ok(&[on(&mut c, &fh, ArgOp::Setattr(SetattrArgs { stateid, attrs })).await]);
+    drop(held);
+    tokio::select! {
+        recall = recalled(&mut heard) => assert_eq!(recall.stateid, stateid),
+        told = &mut looks => panic!("it was told {told:?}"),
+    }
+    assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
+    let seen = timeout(PATIENCE, looks).await.expect("in time").expect("no panic");
+    let ResBody::Getattr(seen) = seen.body else { panic!("{seen:?}") };
+    assert_eq!(AttrValues::from_fattr(&seen).expect("values").time_modify, Some(past));
+}
+
+/// Has its request run where it may wait for the disk: nobody else waits for that thread.
+fn waits() -> ArgOp {
+    ArgOp::Commit(CommitArgs { offset: 0, count: 0 })
+}
+
+/// Nobody would return it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_client_that_has_gone_meanwhile_is_given_no_delegation() {
+    let _alone = HELD.lock().await;
+    for directory in [false, true] {
+        let rig = rig().await;
+        let (mut c, _heard) = holder(&rig).await;
+        let mut rival = rig.client(b"rival").await;
+        c.open("f", 3).await;
+        let held = hold("cross.delegation");
+        let mut ops = match directory {
+            true => vec![ArgOp::Putrootfh, mkdir("d"), ask()],
+            false => {
+                let access = 3 | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+                vec![ArgOp::Putrootfh, open_op(b"another", "f", access, 0, OpenHow::NoCreate)]
+            }
+        };
+        ops.push(waits());
+        let beside = Client { raw: rig.raw().await, ..c.clone() };
+        let asks = tokio::spawn(async move { c.run(ops).await });
+        is_held(&held);
+        // Its next instance comes, and all of this one goes.
+        let raw = rig.raw().await;
+        let comes = tokio::spawn(async move { Client::without_reclaim(raw, b"back", 2).await });
+        let (sessionid, slotid, highest_slotid, sequenceid) = (beside.session, 1, 1, 1);
+        let alone =
+            ArgOp::Sequence(SequenceArgs { sessionid, sequenceid, slotid, highest_slotid, cachethis: false });
+        while beside.raw.compound(vec![alone.clone()]).await.status != NfsStat::NFS4ERR_BADSESSION {}
+        drop(held);
+        // Whatever the former one is told, it is not there any more.
+        let _ = asks.await;
+        timeout(PATIENCE, comes).await.expect("in time").expect("no panic");
+        let ops = match directory {
+            true => vec![ArgOp::Putrootfh, ArgOp::Lookup(name("d")), mkdir("in it")],
+            false => {
+                let how = OpenHow::NoCreate;
+                vec![ArgOp::Putrootfh, open_op(b"o", "f", 3, 0, how), write_op(Stateid::CURRENT, 0, b"data")]
+            }
+        };
+        let let_in = timeout(Duration::from_secs(5), once_let(&mut rival, ops)).await;
+        assert_eq!(let_in, Ok(NfsStat::NFS4_OK), "of a directory: {directory}");
+    }
+}
+
+/// A session whose connection is lost before it is made has no back channel, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_18_46_3_a_session_that_is_made_on_a_lost_connection_asks_for_another() {
+    let _alone = HELD.lock().await;
+    let rig = rig().await;
+    let (mut c, _heard) = with_back_channel(&rig, Vec::new()).await;
+    let mut args = session_args(c.id, 2);
+    args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let held = hold("cross.session");
+    let (mut lost, asked) = (c.clone(), ArgOp::CreateSession(args.clone()));
+    let asks = tokio::spawn(async move { lost.run(vec![asked, waits()]).await });
+    is_held(&held);
+    c.raw.conn.close();
+    c.raw = rig.raw().await;
+    // The server has seen that the connection is gone.
+    while c.status_flags_on(1).await & SEQ4_STATUS_CB_PATH_DOWN_SESSION == 0 {}
+    drop(held);
+    assert!(asks.await.is_err(), "it hears nothing of it");
+    let sessions = || {
+        let all = rig.server().stats().limited();
+        all.iter().find(|(resource, ..)| *resource == "client_sessions").map(|(_, used, _)| *used)
+    };
+    while sessions() != Some(2) {
+        tokio::task::yield_now().await;
+    }
+    let again = c.raw.create_session(args).await;
+    let mut c = Client { session: again.sessionid, seq: 0, ..c };
+    let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+    assert_eq!(c.status_flags().await, down);
+    let bind =
+        BindConnToSessionArgs { sessid: c.session, dir: CDFC4_FORE_OR_BOTH, use_conn_in_rdma_mode: false };
+    assert_ok(&[c.raw.alone(ArgOp::BindConnToSession(bind)).await]);
+    assert_eq!(c.status_flags().await, 0);
 }

@@ -70,6 +70,11 @@ impl Change {
         self.is_foreign
     }
 
+    /// Somebody else left the last ctime, and the value grows with the next look even if nothing changes. Any own change ends that.
+    pub(crate) fn is_young(&self) -> bool {
+        self.is_young
+    }
+
     /// Notes an own change whose ctime is not known yet. The next look counts it as one more change, which is harmless.
     pub(crate) fn bump(&mut self, now_ns: u64, floor_ns: u64) {
         self.value = self.value.saturating_add(1).max(now_ns.saturating_add(floor_ns));

@@ -131,6 +131,15 @@ impl SetAttrs {
     }
 }
 
+/// What an object must still be like for attributes to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Its ctime (RFC 1813 section 3.3.2). Two changes within one tick of the kernel's clock have the same.
+    Ctime(Timestamp),
+    /// Its change attribute and ctime, as [`crate::Volume::getattr`] gave them.
+    Change(u64, Timestamp),
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrsSet {
     pub mode: bool,

@@ -495,10 +495,26 @@ fn guarded_attributes(rig: &Rig) {
     let now = rig.attrs(&node).ctime;
     let before = Timestamp { secs: now.secs - 1, nanos: now.nanos };
     let set = |guard, bits| rig.run(|tx| v.setattr_guarded(tx, &r, &node, None, mode(bits), Some(guard)));
-    assert_eq!(set(before, 0o600).unwrap(), None);
+    assert_eq!(set(Guard::Ctime(before), 0o600).unwrap(), None);
     assert_eq!(rig.attrs(&node).mode, 0o644, "nothing was done");
-    assert!(set(now, 0o600).unwrap().unwrap().mode);
+    assert!(set(Guard::Ctime(now), 0o600).unwrap().unwrap().mode);
     assert_eq!(rig.attrs(&node).mode, 0o600);
+    // Changes within one tick of the kernel's clock differ, too.
+    for _ in 0..20 {
+        let is = rig.attrs(&node);
+        let guard = Guard::Change(is.change, is.ctime);
+        assert!(set(guard, 0o640).unwrap().is_some());
+        assert_eq!(set(guard, 0o600).unwrap(), None);
+        assert_eq!(rig.attrs(&node).mode, 0o640);
+    }
+    // What somebody else has just written is as it was seen, though its change attribute grows for a moment.
+    std::fs::write(rig.dir().join("foreign"), b"x").unwrap();
+    let node = rig.lookup(&r, &v.root(), "foreign").unwrap();
+    let is = rig.attrs(&node);
+    let guard = Some(Guard::Change(is.change, is.ctime));
+    let set = || rig.run(|tx| v.setattr_guarded(tx, &r, &node, None, mode(0o600), guard));
+    assert!(set().unwrap().is_some());
+    assert_eq!(set().unwrap(), None);
 }
 
 fn how_things_looked_around_a_change(rig: &Rig) {

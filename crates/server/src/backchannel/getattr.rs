@@ -7,12 +7,13 @@ use super::{Done, Error, referring};
 use crate::limits;
 use crate::pool::Pool;
 use crate::shared::{Shared, now};
-use crate::state::asked::{Answer, Told, wanted};
+use crate::state::asked::{Answer, Told, wanted, was_given_a_time};
 use crate::state::looking::Question;
 use landfast_nfs::v4::callback::{CbGetattrArgs, CbOp};
 use landfast_nfs::v4::{FileHandle, NfsStat};
 use landfast_rpc::share_of;
-use landfast_volume::{Cred, Node, SetAttrs, Volume};
+use landfast_volume::faults::point;
+use landfast_volume::{Attrs, Cred, Guard, Node, SetAttrs, Timestamp, Volume};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -34,27 +35,34 @@ async fn tell(sh: &Arc<Shared>, pool: &Pool, question: &Question) -> Option<Told
     let (volume, node) = (&file.export.volume, &file.node);
     let sent_at = volume.getattr(node).ok()?.change;
     let said = say(sh, question).await?;
-    let is = volume.getattr(node).ok()?;
-    let mut given = question.given;
-    // The holder has written meanwhile: its times may be older than that.
-    given.by_owner &= is.change == sent_at;
-    let (set, ahead) = said.follows(given, &is, now());
-    if set.is_empty() {
-        return Some(Told::of(&is));
-    }
     let addr = holder_of(sh, question);
-    // The change attribute grows by at least one each time, and mostly by much more: it is made of the time.
-    for _ in 0..2 {
-        apply(sh, pool, addr, volume, node, set).await?;
-        let after = volume.getattr(node).ok()?;
-        match ahead {
-            false => return Some(Told::of(&after)),
-            true => {
-                if let Some(told) = Told::ahead(&said, is.change, &after) {
-                    return Some(told);
-                }
-            }
+    // Set already, but the change attribute has not grown far enough: it grows by at least one each time, and mostly by much more, as it is made of the time.
+    let mut first = None;
+    for _ in 0..limits::GETATTR_SETS {
+        let is = volume.getattr(node).ok()?;
+        // Whoever has set a time since must keep it, and who has no delegation any more answers for nothing.
+        let asked_at = first.map_or(sent_at, |(_, set_at)| set_at);
+        if was_given_a_time(asked_at, &is) || !sh.state().files.is_delegated(question.id) {
+            return None;
         }
+        let mut given = question.given;
+        // The holder has written meanwhile: its times may be older than that.
+        given.by_owner &= is.change == asked_at;
+        let (set, ahead) = said.follows(given, &is, now());
+        if set.is_empty() {
+            return Some(Told::of(&is));
+        }
+        let Some(after) = apply(sh, pool, addr, volume, node, (set, is.change, is.ctime)).await? else {
+            continue;
+        };
+        if !ahead {
+            return Some(Told::of(&after));
+        }
+        let (before, _) = *first.get_or_insert((is.change, after.change));
+        if let Some(told) = Told::ahead(&said, before, &after) {
+            return Some(told);
+        }
+        first = Some((before, after.change));
     }
     None
 }
@@ -90,27 +98,34 @@ fn holder_of(sh: &Shared, question: &Question) -> IpAddr {
     share_of(addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
 }
 
-/// Sets times in the file. The delegation gives the right to it, as it does to whoever writes.
+/// Sets times in the file, unless its change attribute is another by now: then `Some(None)`. The delegation gives the right to it, as it does to whoever
+/// writes. Returns the file as it is then.
 async fn apply(
     sh: &Arc<Shared>,
     pool: &Pool,
     addr: IpAddr,
     volume: &Volume,
     node: &Node,
-    set: SetAttrs,
-) -> Option<()> {
+    (set, change, ctime): (SetAttrs, u64, Timestamp),
+) -> Option<Option<Attrs>> {
     // Ignore the result: a volume that has failed reports it again below.
     let _ = volume.admit().await;
     let (done, settled) = oneshot::channel();
     let (of, file, held) = (volume.clone(), node.clone(), sh.clone());
     pool.run_for(addr, move || {
+        point("cross.times");
         let mut tx = of.tx();
-        let settled = of.setattr(&mut tx, &Cred::root(), &file, None, set).map(|_| tx.finish());
+        let guard = Some(Guard::Change(change, ctime));
+        let set = of.setattr_guarded(&mut tx, &Cred::root(), &file, None, set, guard);
+        let settled = set.map(|set| set.map(|_| tx.finish()));
         drop((of, file, held));
         // The receiver waits until the job has run or was dropped.
         let _ = done.send(settled);
     });
-    let receipt = settled.await.ok()?.ok()?;
+    let Some(receipt) = settled.await.ok()?.ok()? else { return Some(None) };
     // A log is flushed for those who are told: their replies rest on it.
-    if volume.keeps_notes() { Some(()) } else { receipt.wait().await.ok() }
+    if !volume.keeps_notes() {
+        receipt.wait().await.ok()?;
+    }
+    volume.getattr(node).ok().map(Some)
 }

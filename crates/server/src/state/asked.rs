@@ -81,6 +81,12 @@ pub fn times_of_holder(
     SetAttrs { atime, mtime, ..SetAttrs::default() }
 }
 
+/// Whether a file that had the change attribute `sent_at` when its holder was asked may have been given a time since. What has only been written has the
+/// same modify and change time.
+pub fn was_given_a_time(sent_at: u64, is: &Attrs) -> bool {
+    is.change != sent_at && is.mtime != is.ctime
+}
+
 /// What a holder says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {

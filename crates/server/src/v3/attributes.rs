@@ -7,7 +7,7 @@ use landfast_nfs::v3::access::{DELETE, EXECUTE, EXTEND, LOOKUP, MODIFY, READ};
 use landfast_nfs::v3::args::{AccessArgs, SetattrArgs};
 use landfast_nfs::v3::res::{AccessOk, AccessRes, GetattrRes, SetattrRes};
 use landfast_nfs::v3::{FileHandle, NfsStat3, Res};
-use landfast_volume::{AccessMask, Kind};
+use landfast_volume::{AccessMask, Guard, Kind};
 
 impl Context<'_> {
     pub(super) fn getattr(&mut self, object: &FileHandle) -> GetattrRes {
@@ -24,7 +24,7 @@ impl Context<'_> {
 
     fn set(&mut self, obj: &Obj, a: &SetattrArgs) -> Result<(), NfsStat3> {
         let attrs = set_attrs(&a.attrs)?;
-        let guard = a.guard.map(timestamp).transpose()?;
+        let guard = a.guard.map(timestamp).transpose()?.map(Guard::Ctime);
         if attrs.size.is_some() {
             obj.must_be_file()?;
             self.not_denied(obj, WRITE)?;

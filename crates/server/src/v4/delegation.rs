@@ -17,6 +17,7 @@ use landfast_nfs::v4::res::{OpenDelegation, ReadDelegation, SpaceLimit, WhyNone,
 use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
+use landfast_volume::faults::point;
 use landfast_volume::{Node, OpenFile, OpenMode};
 
 /// What an OPEN says about delegations (`share_access`, RFC 8881 section 18.16.3, RFC 9754 section 7).
@@ -150,8 +151,11 @@ impl Context<'_> {
     ) -> Result<Stateid, u32> {
         let fh = self.wire(&obj.to(obj.node.clone()));
         let from = share_of(self.caller.addr);
+        point("cross.delegation");
         let mut st = self.sh.state();
         let file = key(&obj.node);
+        // It may have gone since it was asked about: nobody would return the delegation.
+        st.clients.get(on.client).ok_or(WND4_RESOURCE)?;
         st.files.may_delegate(self.now, on.client, &file, right)?;
         let holder = (times, given_to, fh);
         let given = st.files.delegate(on.client, &file, right, holder, asking, (from, handle));

@@ -11,6 +11,7 @@ use landfast_nfs::v4::flags::{NOTIFY4_WRITE_DELEGATION, WND4_CONTENTION, WND4_RE
 use landfast_nfs::v4::res::{DirDelegation, GetDirDelegationRes};
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
+use landfast_volume::faults::point;
 use landfast_volume::{AccessMask, Error, Kind, Node};
 
 impl Context<'_> {
@@ -126,7 +127,10 @@ impl Context<'_> {
     ) -> Result<(Stateid, bool), u32> {
         let (file, fh) = (key(&dir.node), self.wire(&dir.to(dir.node.clone())));
         let from = share_of(self.caller.addr);
+        point("cross.delegation");
         let mut st = self.sh.state();
+        // As in `give`.
+        st.clients.get(on.client).ok_or(WND4_RESOURCE)?;
         st.files.may_delegate(self.now, on.client, &file, Right::ChangeNames)?;
         let upgraded = st.files.upgrade(on.client, &file, given_to);
         let stateid = match upgraded {

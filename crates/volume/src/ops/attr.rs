@@ -16,7 +16,7 @@ use crate::open_file::OpenFile;
 use crate::options::Durability;
 use crate::record::Fact;
 use crate::tx::Tx;
-use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
+use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Guard, Kind, SetAttrs};
 use crate::volume::Volume;
 
 impl Volume {
@@ -67,8 +67,7 @@ impl Volume {
         Ok(self.setattr_guarded(tx, cred, node, file, attrs, None)?.unwrap_or_default())
     }
 
-    /// As [`Volume::setattr`]. With a `guard` it does nothing and returns `None` unless the object's ctime equals the guard
-    /// (RFC 1813 section 3.3.2).
+    /// As [`Volume::setattr`]. With a `guard` it does nothing and returns `None` unless the object is as that says.
     pub fn setattr_guarded(
         &self,
         tx: &mut Tx,
@@ -76,7 +75,7 @@ impl Volume {
         node: &Node,
         file: Option<&OpenFile>,
         attrs: SetAttrs,
-        guard: Option<Timestamp>,
+        guard: Option<Guard>,
     ) -> Result<Option<AttrsSet>, Error> {
         tx.rests_on(node);
         tx.join()?;
@@ -85,10 +84,16 @@ impl Volume {
         let mut set = AttrsSet::default();
         let mut state = node.0.state.lock();
         let before = if guard.is_some() || tx.watches() { Some(kernel::look(&*fd)?) } else { None };
-        if let (Some(guard), Some(before)) = (guard, &before)
-            && ctime(before) != guard
-        {
-            return Ok(None);
+        if let (Some(guard), Some(before)) = (guard, &before) {
+            let met = match guard {
+                Guard::Ctime(at) => ctime(before) == at,
+                // What somebody else has left a moment ago gets larger change attributes by itself, until its ctime is final.
+                Guard::Change(_, at) if state.change.is_young() && ctime(before) == at => true,
+                Guard::Change(change, _) => self.attrs(node, &mut state, before).change == change,
+            };
+            if !met {
+                return Ok(None);
+            }
         }
         if attrs.size.is_some() && self.0.durability == Durability::Sync && node.kind() == Kind::File {
             // The rest of the last block is data, which the following flush must not lose.
