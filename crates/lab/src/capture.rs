@@ -31,7 +31,7 @@ impl Tap {
     pub fn start(server: SocketAddr) -> Result<Tap> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "open a local port".into())?;
         let addr = listener.local_addr().context(|| "local port".into())?;
-        let relay = std::thread::spawn(move || relay(&listener, server));
+        let relay = std::thread::spawn(move || relay(listener, server));
         Ok(Tap { addr, relay })
     }
 
@@ -46,8 +46,10 @@ impl Tap {
     }
 }
 
-fn relay(listener: &TcpListener, server: SocketAddr) -> io::Result<Vec<Passed>> {
+fn relay(listener: TcpListener, server: SocketAddr) -> io::Result<Vec<Passed>> {
     let (client, _) = listener.accept()?;
+    // A second connection is refused, and does not wait for ever.
+    drop(listener);
     let server = TcpStream::connect(server)?;
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;

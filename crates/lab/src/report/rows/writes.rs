@@ -41,7 +41,8 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
                 let tap = Tap::start(stand.addr())?;
                 match client {
                     "landfast cp" => {
-                        let url = format!("nfs://{}/{kib}?version=4.1", tap.addr());
+                        // The tap follows one connection.
+                        let url = format!("nfs://{}/{kib}?version=4.1&nconnect=1", tap.addr());
                         tools::run(&["cp", &file.to_string_lossy(), &url]).map(drop)?;
                     }
                     _ => {
