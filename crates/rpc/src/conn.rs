@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -115,6 +116,10 @@ pub trait Service: Send + Sync + 'static {
     /// The connection delivers no further calls; calls that it delivered before may still be running. Called exactly
     /// once for each connection.
     fn closed(&self, _conn: &Arc<ConnInfo>) {}
+
+    /// After [`Service::closed`]: the connection ended in order, and all replies are in its socket. What the peer has
+    /// acknowledged of them, the socket knows. Not called for a connection that ended otherwise.
+    fn drained(&self, _conn: &Arc<ConnInfo>, _socket: BorrowedFd<'_>) {}
 }
 
 /// Serves nothing: for a client without a back channel.
@@ -435,8 +440,8 @@ impl ConnInfo {
         *self.stage.borrow() != Stage::Open
     }
 
-    /// Whether the peer closed the connection in order (or this end is closing it), so nothing was cut off.
-    pub fn ended_by_peer(&self) -> bool {
+    /// Whether the peer closed the connection in order, or this end is closing it: nothing was cut off.
+    pub(crate) fn is_draining(&self) -> bool {
         *self.stage.borrow() == Stage::Draining
     }
 

@@ -2,7 +2,7 @@
 //! at a time ([`crate::lone`]) and back.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
@@ -230,7 +230,6 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
         Some(ReadEnd::Taken) => return Leg::Ended,
         why => why,
     };
-    drop(read);
     match why {
         Some(ReadEnd::Eof) => conn.advance(Stage::Draining, "the peer closed the connection"),
         Some(ReadEnd::Lost(why)) => {
@@ -245,11 +244,15 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
     }
     conn.tell_closed(&*reader.service);
     let (calls, _) = conn.budgets();
-    tokio::select! {
+    let in_order = tokio::select! {
         // When all permits are back, every pending reply has been written.
-        _ = calls.permits.acquire_many(calls.max as u32) => {}
-        _ = stage.wait_for(|s| *s == Stage::Closed) => {}
+        _ = calls.permits.acquire_many(calls.max as u32) => conn.is_draining(),
+        _ = stage.wait_for(|s| *s == Stage::Closed) => false,
+    };
+    if in_order {
+        reader.service.drained(&conn, read.as_ref().as_fd());
     }
+    drop(read);
     conn.advance(Stage::Closed, "closed");
     let _ = writer.await;
     Leg::Ended

@@ -6,7 +6,7 @@ use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::path::Executor;
 use crate::refused_clients::Reason;
-use crate::{v3, v4};
+use crate::{sys, v3, v4};
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl};
@@ -14,6 +14,7 @@ use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
 use landfast_rpc::{AuthStat, Standing, Turn};
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -64,7 +65,13 @@ impl Service for Dispatcher {
         self.executor.sh.callback_conns.remove(conn.id());
         let mut st = self.executor.sh.state();
         st.sessions.disconnected(conn.id());
-        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
+        st.drc.connection_ended(conn.id());
+    }
+
+    fn drained(&self, conn: &Arc<ConnInfo>, socket: BorrowedFd<'_>) {
+        if sys::unacknowledged(socket).is_ok_and(|bytes| bytes == 0) {
+            self.executor.sh.state().drc.connection_answered(conn.id());
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::limits;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Bytes of a host name that the resolver gives at most (NI_MAXHOST).
 const HOST_BYTES: usize = 1025;
@@ -26,6 +26,14 @@ pub(crate) fn only_ipv6(socket: &impl AsRawFd) -> io::Result<()> {
         )
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bytes written to a TCP socket that its peer has not acknowledged (tcp(7), `SIOCOUTQ`).
+pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open as long as the borrow; the call writes one number.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { Ok(usize::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The addresses of a host name. An empty list when there is no such name.
@@ -245,6 +253,30 @@ mod tests {
         assert!(groups(0, 1024).expect("answered").expect("root").contains(&0));
         assert_eq!(groups(4_000_000_000, 1024).expect("answered"), None);
         assert!(addresses("localhost").expect("answered").iter().any(IpAddr::is_loopback));
+    }
+
+    #[test]
+    fn what_a_peer_has_not_acknowledged_is_seen() {
+        use std::io::{Read, Write};
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::AsFd;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("one")).expect("connected");
+        let (mut socket, _) = listener.accept().expect("accepted");
+        assert_eq!(unacknowledged(socket.as_fd()).expect("known"), 0);
+        // Its system takes no more.
+        socket.set_nonblocking(true).expect("an option");
+        let mut written = 0;
+        while let Ok(n) = socket.write(&[0; 64 << 10]) {
+            written += n;
+        }
+        assert!(unacknowledged(socket.as_fd()).expect("known") > 0);
+        peer.read_exact(&mut vec![0; written]).expect("all of it");
+        let begun = std::time::Instant::now();
+        while unacknowledged(socket.as_fd()).expect("known") > 0 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it has all");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use common::Rig;
 use common::v3::*;
+use common::{PATIENCE, Rig};
 use landfast_nfs::v3::args::*;
 use landfast_nfs::v3::types::*;
 use landfast_nfs::v3::{Call, NfsStat3};
@@ -130,6 +130,42 @@ async fn a_program_that_is_started_again_and_counts_from_the_beginning_is_anothe
     let mut wire = Wire::new(rig.addr(), 0).await;
     assert_eq!(status(&wire.call(1, &mkdir).await), NfsStat3::OK);
     c.lookup(&c.root, "d").await;
+}
+
+/// It closes its side in order, but the reply has not reached it: it waits behind data that the client does not take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc1813_4_5_a_reply_that_has_not_arrived_is_kept_for_who_closes_its_connection() {
+    let rig = Rig::new().await;
+    let c = V3::new(&rig).await;
+    let data = vec![7; 1 << 20];
+    let fh = c.file("data").await;
+    c.write(&fh, 0, &data, StableHow::FileSync).await;
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("an option");
+    let mut wire = Wire { stream: socket.connect(rig.addr()).await.expect("connected") };
+    let read = Call::Read(ReadArgs { file: fh.clone(), offset: 0, count: 1 << 20 });
+    // More than the server's system takes for it.
+    for xid in 0..16 {
+        wire.send(xid, &read).await;
+    }
+    let mkdir = Call::Mkdir(MkdirArgs { at: at(&c.root, "d"), attrs: mode(0o755) });
+    wire.send(1000, &mkdir).await;
+    // The first to come is the one on this connection.
+    let made = tokio::time::timeout(PATIENCE, async {
+        while c.status(Call::Lookup(at(&c.root, "d"))).await != NfsStat3::OK {
+            tokio::task::yield_now().await;
+        }
+    });
+    made.await.expect("it is made");
+    // A retry is answered when the reply to the first is on its way.
+    let again = async || Wire::new(rig.addr(), 0).await.call(1000, &mkdir).await;
+    assert_eq!(status(&again().await), NfsStat3::OK);
+    tokio::io::AsyncWriteExt::shutdown(&mut wire.stream).await.expect("ended");
+    for _ in 0..200 {
+        assert_eq!(status(&again().await), NfsStat3::OK, "its first reply");
+    }
+    while wire.receive().await.0 != 1000 {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@
 //!
 //! The key of a call is its sender's address, transaction id, program, version, procedure, and a digest of caller and
 //! arguments. The port is not part of it: many clients use another port after they lost their connection. But a client
-//! that has *closed* its connection, with nothing in flight, has its replies. A later call from another port is then a
+//! that has *closed* its connection, and has acknowledged all that was sent on it, has its replies. A later call from another port is then a
 //! new call that happens to look the same (a program that was restarted and counts from the beginning).
 //!
 //! Invariants:
@@ -133,19 +133,19 @@ impl EvictionOrder {
 
 #[derive(Debug, Default)]
 struct EndedConnections {
-    /// `true` when the client closed it.
-    by: HashMap<ConnId, bool>,
+    /// `true` when it ended in order, and the client had all replies.
+    answered: HashMap<ConnId, bool>,
     order: VecDeque<ConnId>,
 }
 
 impl EndedConnections {
-    fn add(&mut self, conn: ConnId, by_client: bool) {
-        if self.by.insert(conn, by_client).is_none() {
+    fn add(&mut self, conn: ConnId, answered: bool) {
+        if self.answered.insert(conn, answered).is_none() {
             self.order.push_back(conn);
         }
         while self.order.len() > limits::DRC_ENDED_CONNECTIONS_MAX {
             if let Some(oldest) = self.order.pop_front() {
-                self.by.remove(&oldest);
+                self.answered.remove(&oldest);
             }
         }
     }
@@ -208,7 +208,7 @@ impl Drc {
         e.sent
             && origin.port != from.port
             && origin.conn != from.conn
-            && self.ended.by.get(&origin.conn) == Some(&true)
+            && self.ended.answered.get(&origin.conn) == Some(&true)
     }
 
     /// The call was executed and this is its reply, not yet durable. With a version and a log, returns the note for the
@@ -234,7 +234,7 @@ impl Drc {
         let Some(e) = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered) else { return };
         e.phase = Phase::Kept;
         e.place = self.next_place;
-        e.sent = e.origin.is_some_and(|o| !self.ended.by.contains_key(&o.conn));
+        e.sent = e.origin.is_some_and(|o| !self.ended.answered.contains_key(&o.conn));
         self.next_place += 1;
         self.order.add(e.place, key.clone(), cost(&e.reply));
         self.keep_within_bounds();
@@ -248,8 +248,13 @@ impl Drc {
     }
 
     /// A connection delivers no further calls.
-    pub fn connection_ended(&mut self, conn: ConnId, by_client: bool) {
-        self.ended.add(conn, by_client);
+    pub fn connection_ended(&mut self, conn: ConnId) {
+        self.ended.add(conn, false);
+    }
+
+    /// A connection that had ended, in order: the client has all replies that were sent on it.
+    pub fn connection_answered(&mut self, conn: ConnId) {
+        self.ended.add(conn, true);
     }
 
     fn remove(&mut self, key: &CallKey) {
@@ -436,20 +441,23 @@ mod tests {
     fn who_closed_its_connection_in_order_has_its_replies() {
         let mut drc = Drc::new(1 << 20);
         keep(&mut drc, 1, 1);
-        drc.connection_ended(A.conn, true);
+        drc.connection_ended(A.conn);
+        assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(1)), "it may not have come");
+        drc.connection_answered(A.conn);
         assert_eq!(drc.begin(&key(1), SAME_PORT), Begin::Replay(reply(1)));
         assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::New);
         // A connection that broke may have lost the reply.
         let mut drc = Drc::new(1 << 20);
         keep(&mut drc, 1, 1);
-        drc.connection_ended(A.conn, false);
+        drc.connection_ended(A.conn);
         assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(1)));
         // So has one that ended before there was a reply.
         let mut drc = Drc::new(1 << 20);
         assert_eq!(drc.begin(&key(1), A), Begin::New);
         drc.answered(&key(1), reply(1), None);
-        drc.connection_ended(A.conn, true);
+        drc.connection_ended(A.conn);
         drc.settle(&key(1));
+        drc.connection_answered(A.conn);
         assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(1)));
     }
 
@@ -499,7 +507,8 @@ mod tests {
                     2 => { drc.answered(&k, vec![0; len].into(), Some((1 + u64::from(xid), LOG))); }
                     3 => drc.settle(&k),
                     4 => drc.forget(&k),
-                    _ => drc.connection_ended(u64::from(xid), len % 2 == 0),
+                    _ if len % 2 == 0 => drc.connection_answered(u64::from(xid)),
+                    _ => drc.connection_ended(u64::from(xid)),
                 }
                 prop_assert!(drc.bytes() <= drc.bytes_max);
                 let kept: Vec<_> = drc.entries.values().filter(|e| e.phase == Phase::Kept).collect();
@@ -519,7 +528,7 @@ mod tests {
             ended.add(conn, true);
             ended.add(conn, false);
         }
-        assert_eq!(ended.by.len(), limits::DRC_ENDED_CONNECTIONS_MAX);
-        assert_eq!(ended.by.keys().collect::<HashSet<_>>().len(), ended.order.len());
+        assert_eq!(ended.answered.len(), limits::DRC_ENDED_CONNECTIONS_MAX);
+        assert_eq!(ended.answered.keys().collect::<HashSet<_>>().len(), ended.order.len());
     }
 }
