@@ -71,6 +71,19 @@ impl Connection {
         Self::over(stream, service, config)
     }
 
+    /// [`Connection::connect_within`] from this address of this machine.
+    pub async fn connect_from<S: Service>(
+        from: IpAddr,
+        to: SocketAddr,
+        service: Arc<S>,
+        config: &ConnConfig,
+        patience: Duration,
+    ) -> io::Result<Connection> {
+        let connecting = bound_to(SocketAddr::new(from, 0))?.connect(to);
+        let stream = timeout(patience, connecting).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Self::over(stream, service, config)
+    }
+
     /// Connects again to the peer of an earlier connection, from the same port: some servers recognise retries by the
     /// port, too.
     /// Errors: When no connection can be made within [`limits::CONNECT_TIMEOUT`], or the port is in use.

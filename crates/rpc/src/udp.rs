@@ -32,13 +32,25 @@ pub async fn call(
     args: &Bytes,
     waits: &[Duration],
 ) -> Result<Bytes, CallError> {
-    static NEXT_XID: AtomicU32 = AtomicU32::new(1);
-    let closed = |e: io::Error| CallError::Closed(e.to_string().into());
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0)).await.map_err(closed)?;
+    call_from(any, to, target, cred, args, waits).await
+}
+
+/// [`call`] from this address of this machine.
+pub async fn call_from(
+    from: IpAddr,
+    to: SocketAddr,
+    target: Target,
+    cred: &OpaqueAuth,
+    args: &Bytes,
+    waits: &[Duration],
+) -> Result<Bytes, CallError> {
+    static NEXT_XID: AtomicU32 = AtomicU32::new(1);
+    let closed = |e: io::Error| CallError::Closed(e.to_string().into());
+    let socket = UdpSocket::bind((from, 0)).await.map_err(closed)?;
     socket.connect(to).await.map_err(closed)?;
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u32);
     let xid = NEXT_XID.fetch_add(1, Ordering::Relaxed) ^ seed;

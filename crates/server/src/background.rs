@@ -33,9 +33,11 @@ pub(crate) async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Worker
     let mut all = tokio::task::JoinSet::new();
     for socket in sockets {
         let (nlm, workers) = (nlm.clone(), workers.clone());
+        // A socket that listens on all addresses does not say to which a datagram came.
+        let at = socket.local_addr().ok().map(|at| at.ip().to_canonical()).filter(|at| !at.is_unspecified());
         let serve = move |peer, call, body| {
             let (nlm, workers) = (nlm.clone(), workers.clone());
-            async move { workers.during(pin!(nlm.datagram(peer, call, body))).await }
+            async move { workers.during(pin!(nlm.datagram(peer, at, call, body))).await }
         };
         all.spawn(udp::serve(socket, LOCK_PROGRAMS, serve));
     }

@@ -6,6 +6,7 @@ use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::path::Executor;
 use crate::refused_clients::Reason;
+use crate::state::nlm::RequestForm;
 use crate::{sys, v3, v4};
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
@@ -100,7 +101,9 @@ impl Dispatcher {
             (mount::PROGRAM, _) => return self.mounts.call(&self.executor.sh, conn, call, body).await,
             _ => {
                 let mut turn = std::mem::replace(&mut call.turn, Turn::free());
-                return turn.during(pin!(self.nlm.call(conn.peer(), false, call, body))).await;
+                let at = Some(conn.local().ip().to_canonical());
+                let by = RequestForm { udp: false, message: false, at };
+                return turn.during(pin!(self.nlm.call(conn.peer(), by, call, body))).await;
             }
         }
         match call.proc {

@@ -4,8 +4,10 @@
 
 mod common;
 
+use common::lockd::{Lockd, portmapper_port};
 use common::v3::{self as c3, V3};
 use common::{Client, PATIENCE, Raw, Rig, mkdir};
+use landfast_nfs::nlm::NlmStat;
 use landfast_nfs::v3::args::{LinkArgs, MkdirArgs};
 use landfast_nfs::v3::types::StableHow as Stable3;
 use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
@@ -402,6 +404,37 @@ async fn an_answer_waits_until_the_log_knows_who_is_gone() {
     assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "the first waits for the device");
     waits_for_the_device(held, &rivals[1], 1, ask(&fh), "the other's LOCKT").await;
     common::assert_ok(&first.await.expect("an answer"));
+}
+
+/// The host restarts while its LOCK waits for the log: it holds nothing, so it is not told that it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_lock_that_was_freed_while_the_log_was_waited_for_is_not_granted() {
+    let _device = DEVICE.lock().await;
+    let mut rig = Rig::new().await;
+    rig.portmapper = portmapper_port().await;
+    rig.restart().await;
+    let file = V3::new(&rig).await.file("f").await;
+    let mut a = Lockd::new(&rig, "a", 2).await;
+    let mut monitor = a.other_caller().await;
+    let bytes = a.bytes(&v4::FileHandle(file.0.clone()), 1, 0, 0);
+    let locks = async |number| {
+        let reached = tokio::time::timeout(PATIENCE, async {
+            while rig.server().stats().locks != number {
+                tokio::task::yield_now().await;
+            }
+        });
+        reached.await.unwrap_or_else(|_| panic!("there are {number} locks"));
+    };
+    let held = hold("log.before-write");
+    let asked = tokio::spawn(async move { a.lock(bytes, true).await });
+    locks(1).await;
+    let told = tokio::spawn(async move { monitor.sm_notify("a", 5).await });
+    locks(0).await;
+    tokio::task::block_in_place(|| drop(held));
+    assert_eq!(asked.await.expect("answered"), NlmStat::DENIED_GRACE_PERIOD, "it asks again");
+    told.await.expect("answered");
+    rig.running.expect("a server").stop().await.expect("a clean stop");
 }
 
 /// A client that has the server to itself, so that the thread of its connection waits for the device. What it asks meanwhile on the same connection

@@ -10,6 +10,7 @@ use landfast_nfs::v4::args::{LockArgs, Locker, OpenHow};
 use landfast_nfs::v4::*;
 use landfast_volume::Durability;
 use landfast_xdr::{Bytes, Decode, Encode};
+use std::net::IpAddr;
 
 const GRANTED: NlmStat = NlmStat::GRANTED;
 const DENIED: NlmStat = NlmStat::DENIED;
@@ -260,6 +261,31 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
     assert_eq!(a.hears().await.proc, proc::GRANTED);
     assert_eq!(c.test(c.bytes(&f, 3, 0, 1), true).await.holder.map(|h| h.svid), Some(1), "kept for it");
     assert_eq!(a.lock_and_wait(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
+}
+
+/// Linux compares where it comes from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn c702_10_granted_comes_from_the_address_that_was_asked() {
+    let (mut rig, _v4, f, _) = rig(90).await;
+    let second = IpAddr::from([127, 0, 0, 9]);
+    rig.listen.push((second, 0).into());
+    rig.restart().await;
+    let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
+    let at = rig.server().local_addrs().iter().find(|at| at.ip() == second);
+    b.server = *at.expect("it listens there");
+    for by_udp in [false, true] {
+        b.by_udp = by_udp;
+        let rows = [
+            (A, 1, Lock, 0, 0, GRANTED, ""),
+            (B, 7, Wait, 0, 0, BLOCKED, ""),
+            (A, 1, Unlock, 0, 0, GRANTED, ""),
+        ];
+        play(&mut [&mut a, &mut b], &f, &rows).await;
+        let called = b.hears().await;
+        assert_eq!((called.proc, called.udp, called.from), (proc::GRANTED, by_udp, second));
+        assert_eq!(b.unlock(b.bytes(&f, 7, 0, 0)).await, GRANTED);
+    }
 }
 
 /// It has heard the first GRANTED, whose answer is lost; it no longer waits when the second comes.

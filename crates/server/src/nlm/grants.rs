@@ -84,13 +84,12 @@ async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr, again: bool) -> GrantRep
     let wanted = || nlm.sh.state().files.nlm_sends(waiter.id, again);
     if waiter.by.message {
         // The reply comes as a call from the client.
-        return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes(), wanted).await
-        {
+        return match nlm.peers.message(addr, waiter.by, proc::GRANTED_MSG, args.to_bytes(), wanted).await {
             Ok(()) | Err(Failed::Unknown) => GrantReply::Unknown,
             Err(Failed::NotDelivered) => GrantReply::NotDelivered,
         };
     }
-    match nlm.peers.granted(addr, waiter.by.udp, args.to_bytes(), wanted).await {
+    match nlm.peers.granted(addr, waiter.by, args.to_bytes(), wanted).await {
         Ok(results) => match Res::from_bytes(results) {
             Ok(res) if res.stat == NlmStat::GRANTED => GrantReply::Accepted,
             Ok(_) => GrantReply::Refused,

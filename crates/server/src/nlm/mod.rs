@@ -26,7 +26,7 @@ use bytes::Bytes;
 use landfast_nfs::nlm;
 use landfast_rpc::conn::{CallHeader, Response};
 pub(crate) use manager::Nlm;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 impl Nlm {
     /// The background tasks: grants locks that become free, tells clients of the restart. Ends with the runtime or when dropped.
@@ -35,18 +35,31 @@ impl Nlm {
     }
 
     /// Serves a call by datagram. Its source address may be forged, so a caller that is not admitted gets no reply, except to NULL.
-    pub(crate) async fn datagram(&self, peer: SocketAddr, call: CallHeader, body: Bytes) -> Response {
+    /// `at` is the address that it came to, if known.
+    pub(crate) async fn datagram(
+        &self,
+        peer: SocketAddr,
+        at: Option<IpAddr>,
+        call: CallHeader,
+        body: Bytes,
+    ) -> Response {
         if !is_for_all(call.prog, call.proc) && self.sh.admission(peer).await != Admission::Taken {
             self.sh.counters.stranger();
             return Response::Close;
         }
-        self.call(peer, true, call, body).await
+        self.call(peer, RequestForm { udp: true, message: false, at }, call, body).await
     }
 
     /// Serves a call of one of [`crate::protocols::LOCK_PROGRAMS`].
-    pub(crate) async fn call(&self, peer: SocketAddr, udp: bool, call: CallHeader, body: Bytes) -> Response {
+    pub(crate) async fn call(
+        &self,
+        peer: SocketAddr,
+        by: RequestForm,
+        call: CallHeader,
+        body: Bytes,
+    ) -> Response {
         match call.prog {
-            nlm::PROGRAM => self.lock_manager(peer, RequestForm { udp, message: false }, call, body).await,
+            nlm::PROGRAM => self.lock_manager(peer, by, call, body).await,
             _ => self.status_monitor(peer, &call, body).await,
         }
     }

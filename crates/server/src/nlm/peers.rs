@@ -1,6 +1,7 @@
 //! Calls to a client: its port mapper (RFC 1833) says where its lock manager and its status monitor are.
 
 use crate::limits;
+use crate::state::nlm::RequestForm;
 use bytes::Bytes;
 use landfast_nfs::{nlm, nsm};
 use landfast_rpc::conn::{CallError, ConnConfig, Target};
@@ -52,17 +53,18 @@ impl Peers {
     }
 
     /// Calls the lock manager's GRANTED, if it is still `wanted` when its port is known, and waits for the results. It is
-    /// sent once: a client takes it twice for two locks.
+    /// sent once: before it is sent again somebody has to look whether it is still due.
     pub(super) async fn granted(
         &self,
         addr: IpAddr,
-        udp: bool,
+        by: RequestForm,
         args: Bytes,
         wanted: impl Fn() -> bool,
     ) -> Result<Bytes, Failed> {
         let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc: nlm::proc::GRANTED };
         let waits = &limits::NLM_CALL_WAITS[..];
-        self.to((addr, udp), to, args, (waits, if udp { &waits[..1] } else { waits }), wanted).await
+        self.to((addr, by.udp, by.at), to, args, (waits, if by.udp { &waits[..1] } else { waits }), wanted)
+            .await
     }
 
     /// Sends the lock manager an asynchronous message, if it is still `wanted` when its port is known. Some clients send no
@@ -70,26 +72,27 @@ impl Peers {
     pub(super) async fn message(
         &self,
         addr: IpAddr,
-        udp: bool,
+        by: RequestForm,
         proc: u32,
         args: Bytes,
         wanted: impl Fn() -> bool,
     ) -> Result<(), Failed> {
         let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc };
         let waits = &limits::NLM_MESSAGE_WAITS;
-        self.to((addr, udp), to, args, (waits, waits), wanted).await.map(|_| ())
+        self.to((addr, by.udp, by.at), to, args, (waits, waits), wanted).await.map(|_| ())
     }
 
     pub(super) async fn notify(&self, addr: IpAddr, args: Bytes) -> Result<(), Failed> {
         let to = Target { prog: nsm::PROGRAM, vers: nsm::VERSION, proc: nsm::proc::NOTIFY };
         let waits = &limits::NLM_CALL_WAITS;
-        self.to((addr, true), to, args, (waits, waits), || true).await.map(|_| ())
+        self.to((addr, true, None), to, args, (waits, waits), || true).await.map(|_| ())
     }
 
-    /// Asks for the port, with the first of `waits`, and calls it, with the second, if that is still wanted then.
+    /// Asks for the port, with the first of `waits`, and calls it, with the second, if that is still wanted then; `from` this address of
+    /// the server, if that is known.
     async fn to(
         &self,
-        (addr, udp): (IpAddr, bool),
+        (addr, udp, from): (IpAddr, bool, Option<IpAddr>),
         to: Target,
         args: Bytes,
         (port_waits, waits): (&[Duration], &[Duration]),
@@ -100,7 +103,7 @@ impl Peers {
         if !wanted() {
             return Err(Failed::NotDelivered);
         }
-        let done = send(SocketAddr::new(addr, port), udp, to, args, waits).await;
+        let done = send(from, SocketAddr::new(addr, port), udp, to, args, waits).await;
         if done.is_err() {
             // It may have another port by now.
             self.ports.lock().remove(&place);
@@ -132,7 +135,7 @@ impl Peers {
         let port = if addr.is_ipv4() {
             let protocol: u32 = if udp { 17 } else { 6 };
             [prog, vers, protocol, 0].iter().for_each(|n| n.encode(&mut args));
-            let found = send(mapper, udp, PMAP_GETPORT, args.freeze(), waits).await.ok()?;
+            let found = send(None, mapper, udp, PMAP_GETPORT, args.freeze(), waits).await.ok()?;
             u16::try_from(u32::from_bytes(found).ok()?).ok()?
         } else {
             let netid: &[u8] = if udp { b"udp6" } else { b"tcp6" };
@@ -140,7 +143,7 @@ impl Peers {
             for text in [netid, b"", b""] {
                 landfast_xdr::put_opaque(text, &mut args);
             }
-            let found = send(mapper, udp, RPCB_GETADDR, args.freeze(), waits).await.ok()?;
+            let found = send(None, mapper, udp, RPCB_GETADDR, args.freeze(), waits).await.ok()?;
             port_of(&Bytes::from_bytes(found).ok()?)?
         };
         Some(port).filter(|port| *port != 0)
@@ -155,6 +158,7 @@ fn port_of(universal: &[u8]) -> Option<u16> {
 }
 
 async fn send(
+    from: Option<IpAddr>,
     to: SocketAddr,
     udp: bool,
     target: Target,
@@ -162,11 +166,17 @@ async fn send(
     waits: &[Duration],
 ) -> Result<Bytes, Failed> {
     let done = if udp {
-        udp::call(to, target, &OpaqueAuth::NONE, &args, waits).await
+        match from {
+            Some(from) => udp::call_from(from, to, target, &OpaqueAuth::NONE, &args, waits).await,
+            None => udp::call(to, target, &OpaqueAuth::NONE, &args, waits).await,
+        }
     } else {
         let patience = waits.iter().sum();
-        let conn =
-            Connection::connect_within(to, Arc::new(NoService), &ConnConfig::default(), patience).await;
+        let (service, config) = (Arc::new(NoService), ConnConfig::default());
+        let conn = match from {
+            Some(from) => Connection::connect_from(from, to, service, &config, patience).await,
+            None => Connection::connect_within(to, service, &config, patience).await,
+        };
         let conn = conn.map_err(|_| Failed::NotDelivered)?;
         match conn.call(target, &OpaqueAuth::NONE, vec![args], patience).await {
             // Sent, and then the connection ended.

@@ -67,7 +67,7 @@ impl Nlm {
         let by = RequestForm { message: true, ..by };
         match self.procedure(&NlmCaller { peer, by, caller, bytes }, same, body).await {
             Response::Success(results) => {
-                self.answer(peer, by.udp, answer, results);
+                self.answer(peer, by, answer, results);
                 Response::Success(Bytes::new())
             }
             other => other,
@@ -75,14 +75,14 @@ impl Nlm {
     }
 
     /// Sends the answer to an asynchronous message. If too many are in flight it is not sent; the client asks again.
-    fn answer(&self, peer: SocketAddr, udp: bool, proc: u32, results: Bytes) {
+    fn answer(&self, peer: SocketAddr, by: RequestForm, proc: u32, results: Bytes) {
         let Some(room) = self.peers.room() else {
             tracing::debug!("no answer to a message of {peer}: too many are being sent");
             return;
         };
         let peers = self.peers.clone();
         tokio::spawn(async move {
-            if let Err(e) = peers.message(peer.ip().to_canonical(), udp, proc, results, || true).await {
+            if let Err(e) = peers.message(peer.ip().to_canonical(), by, proc, results, || true).await {
                 tracing::debug!("no answer to a message of {peer}: {e:?}");
             }
             drop(room);

@@ -28,6 +28,8 @@ pub struct Called {
     pub prog: u32,
     pub proc: u32,
     pub udp: bool,
+    /// The server's address that it came from.
+    pub from: IpAddr,
     pub body: Bytes,
 }
 
@@ -39,10 +41,10 @@ struct Ears {
 }
 
 impl Ears {
-    async fn call(self, udp: bool, call: CallHeader, body: Bytes) -> Response {
+    async fn call(self, udp: bool, from: SocketAddr, call: CallHeader, body: Bytes) -> Response {
         // Before the test hears of it: then it may want another answer for the next.
         let answer = self.answer.load(Ordering::Relaxed);
-        let called = Called { prog: call.prog, proc: call.proc, udp, body: body.clone() };
+        let called = Called { prog: call.prog, proc: call.proc, udp, from: from.ip(), body: body.clone() };
         // The test may be over.
         let _ = self.heard.send(called);
         if (call.prog, call.proc) != (nlm::PROGRAM, proc::GRANTED) {
@@ -63,8 +65,8 @@ impl Service for Ears {
         HOST
     }
 
-    async fn call(&self, _: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        self.clone().call(false, call, body).await
+    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        self.clone().call(false, conn.peer(), call, body).await
     }
 }
 
@@ -96,7 +98,7 @@ impl Service for Mapper {
 pub struct Lockd {
     pub name: &'static str,
     pub addr: IpAddr,
-    server: SocketAddr,
+    pub server: SocketAddr,
     tcp: Option<TcpStream>,
     udp: UdpSocket,
     /// Calls go by datagram.
@@ -149,7 +151,7 @@ impl Lockd {
         );
         let socket = UdpSocket::bind((addr, 0)).await.expect("a socket");
         let udp_port = socket.local_addr().expect("an address").port();
-        let serve = move |_, call, body| service.clone().call(true, call, body);
+        let serve = move |from, call, body| service.clone().call(true, from, call, body);
         tasks.push(tokio::spawn(udp::serve(socket, HOST, serve)));
         let mapper = Mapper(tcp_port, udp_port);
         let listener = TcpListener::bind((addr, rig.portmapper)).await.expect("a port mapper");
@@ -175,6 +177,15 @@ impl Lockd {
             servers,
             tasks,
         }
+    }
+
+    /// Another caller of the same host, which the server does not call.
+    pub async fn other_caller(&self) -> Lockd {
+        let udp = UdpSocket::bind((self.addr, 0)).await.expect("a socket");
+        let (_, heard) = mpsc::unbounded_channel();
+        let (name, addr, server, by_udp) = (self.name, self.addr, self.server, self.by_udp);
+        let (answer, servers, tasks) = (self.answer.clone(), Vec::new(), Vec::new());
+        Lockd { name, addr, server, tcp: None, udp, by_udp, xid: 1 << 16, heard, answer, servers, tasks }
     }
 
     /// What GRANTED is answered with; `None` ends the connection instead.

@@ -38,6 +38,7 @@ pub struct Rig {
     pub log: Option<PathBuf>,
     /// Where the port mappers of NLM clients listen.
     pub portmapper: u16,
+    pub listen: Vec<SocketAddr>,
     pub limits: Limits,
     pub log_size: u64,
     /// How much longer each flush of the log takes.
@@ -93,6 +94,7 @@ impl Rig {
             lease_seconds,
             named: None,
             portmapper: 111,
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             log,
             limits: Limits::default(),
             log_size: 16 << 20,
@@ -117,13 +119,17 @@ impl Rig {
             ..OpenOptions::new(self.export(), self.durability)
         };
         let (volume, recovery) = open_when_free(&options).await;
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut usual =
-            ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()));
+        let mut usual = ServerConfig::new(
+            volume,
+            recovery,
+            self.listen[0],
+            self.named.clone().unwrap_or_else(|| self.export()),
+        );
         usual.exports[0].features = self.features;
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
             workers: 4,
+            listen: self.listen.clone(),
             portmapper: self.portmapper,
             limits: self.limits,
             slow_workers: self.slow_workers.unwrap_or(usual.slow_workers),

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 type S = State<u32>;
 
 const ADDR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const BY: RequestForm = RequestForm { udp: false, message: false };
+const BY: RequestForm = RequestForm { udp: false, message: false, at: None };
 
 fn state() -> S {
     State::new(1, 90_000, Bounds::new(None))

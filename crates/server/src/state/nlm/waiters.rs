@@ -37,6 +37,8 @@ pub struct Waiter {
 pub struct RequestForm {
     pub udp: bool,
     pub message: bool,
+    /// The server's address that it came to, where the system says so. Linux takes GRANTED only from there.
+    pub at: Option<IpAddr>,
 }
 
 #[derive(Debug, Default)]
