@@ -71,7 +71,7 @@ impl InProgram {
 }
 
 impl Bug {
-    pub const IN_PROGRAMS: [InProgram; 8] = [
+    pub const IN_PROGRAMS: [InProgram; 9] = [
         InProgram::new("fsync-local", Bug::FsyncLocal, "kill", true),
         InProgram::new("flush-late", Bug::FlushLate, "kill", true),
         InProgram::new("returned-early", Bug::ReturnedEarly, "look", true),
@@ -79,6 +79,7 @@ impl Bug {
         InProgram::new("content-late", Bug::ContentLate, "kill", true),
         InProgram::new("order-lost", Bug::OrderLost, "kill", true),
         InProgram::new("guard-lost", Bug::GuardLost, "network", true),
+        InProgram::new("failure-untold", Bug::FailureUntold, "network", true),
         InProgram::new("close-early", Bug::CloseEarly, "both", false),
         InProgram::new("commit-forgotten", Bug::CommitForgotten, "server", false),
     ];
