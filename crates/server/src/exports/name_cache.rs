@@ -11,11 +11,12 @@ use crate::limits;
 use crate::pool::Pool;
 use crate::state::Millis;
 use crate::sys;
-use landfast_rpc::share_of;
 use landfast_rpc::shares::ShareCounts;
+use landfast_rpc::{RateLimit, share_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -30,6 +31,16 @@ pub(crate) trait Source: Send + Sync + 'static {
 }
 
 pub(crate) struct System;
+
+/// A netgroup cannot be judged. Clients that wait for that hear no reason.
+fn say_unknown(group: &str, e: &io::Error) {
+    static UNKNOWN: RateLimit = RateLimit::new();
+    UNKNOWN.warn(|more| {
+        tracing::warn!(
+            "netgroup @{group}: {e}. Clients whom only a rule after it lets in wait: make it known, or take it out of the rules{more}"
+        );
+    });
+}
 
 impl Source for System {
     fn names(&self, addr: IpAddr, asked: &Asked) -> Option<Names> {
@@ -51,7 +62,8 @@ impl Source for System {
                 ClientSpec::Netgroup(group) => {
                     let text = addr.to_string();
                     for name in found.names.iter().chain([&text]) {
-                        if sys::in_netgroup(group, name).ok()? {
+                        let within = sys::in_netgroup(group, name);
+                        if within.inspect_err(|e| say_unknown(group, e)).ok()? {
                             found.netgroups.push(group.clone());
                             break;
                         }
