@@ -165,6 +165,8 @@ pub const NSM_NOTIFY_PAUSES: [Duration; 8] = [
     Duration::from_secs(240),
     Duration::from_secs(0),
 ];
+/// So long a status monitor that says the same state speaks of the same restart: sm-notify repeats itself for 15 minutes.
+pub const NSM_REPEATED_MS: u64 = 15 * 60 * 1000;
 /// Names of status monitors of one address whose last state is remembered; one more, and its oldest is forgotten.
 pub const NSM_STATES_PER_ADDRESS_MAX: usize = 16;
 /// The same of all addresses.
@@ -432,6 +434,8 @@ pub const KNOWN_THREADS: usize = 4;
 pub const KNOWN_WAIT_MS: u64 = 2_000;
 /// Names and groups that were asked for so long ago are asked for again.
 pub const KNOWN_MS: u64 = 5 * 60 * 1000;
+/// The same of one that leaves a rule open, since a name server did not answer for it.
+pub const KNOWN_BRIEFLY_MS: u64 = 1_000;
 /// They serve so long when no newer answer comes.
 pub const KNOWN_STALE_MS: u64 = 60 * 60 * 1000;
 /// Groups of one user that are looked up; further ones are left out.

@@ -90,11 +90,13 @@ impl Running {
         let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
         // If nothing else changed since the last snapshot, no other snapshot is taken. So this note goes into the log
         // itself.
-        self.sh.change_and_write_down(|st| (st.settle_holders(), ())).await;
+        let settled = self.sh.change_and_write_down(|st| (st.settle_holders(), ()));
+        // A log whose disk is full may take it only when there is room again, which a stop does not wait for.
+        let _ = tokio::time::timeout(STOP_GRACE, settled).await;
         let exports = self.sh.exports();
         if exports.logs().len() > 1 && !self.sh.state().is_as_logs_have_it() {
             // With something new in it, each log gets a snapshot of the whole state, and goes without the others.
-            self.sh.note_logs(&exports, Vec::new()).await;
+            let _ = tokio::time::timeout(STOP_GRACE, self.sh.note_logs(&exports, Vec::new())).await;
         }
         drop(exports);
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))

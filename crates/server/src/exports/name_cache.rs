@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 pub(crate) trait Source: Send + Sync + 'static {
-    /// The names of an address, as far as `asked` matters. `None`: no answer.
+    /// The names of an address, as far as `asked` matters, with what of that could be judged. `None`: no answer.
     fn names(&self, addr: IpAddr, asked: &Asked) -> Option<Names>;
     /// The addresses of a name; empty for an unknown one. `None`: no answer.
     fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
@@ -45,6 +45,7 @@ fn say_unknown(group: &str, e: &io::Error) {
 impl Source for System {
     fn names(&self, addr: IpAddr, asked: &Asked) -> Option<Names> {
         let mut found = Names::default();
+        let mut judged = Asked::new();
         if let Some(name) = sys::name(addr).ok()? {
             // The owner of an address can give it any name, so the name must resolve back to it.
             if sys::addresses(&name).ok()?.contains(&addr) {
@@ -54,24 +55,34 @@ impl Source for System {
         for from in asked {
             match from {
                 ClientSpec::Host(host) => {
-                    let leads_here = found.names.contains(host) || sys::addresses(host).ok()?.contains(&addr);
-                    if leads_here {
-                        found.hosts.push(host.clone());
+                    let known = found.names.contains(host);
+                    match if known { Ok(true) } else { sys::addresses(host).map(|all| all.contains(&addr)) } {
+                        Ok(true) => found.hosts.push(host.clone()),
+                        Ok(false) => {}
+                        Err(_) => continue,
                     }
                 }
                 ClientSpec::Netgroup(group) => {
                     let text = addr.to_string();
-                    for name in found.names.iter().chain([&text]) {
-                        let within = sys::in_netgroup(group, name);
-                        if within.inspect_err(|e| say_unknown(group, e)).ok()? {
-                            found.netgroups.push(group.clone());
-                            break;
-                        }
+                    let mut names = found.names.iter().chain([&text]);
+                    let within =
+                        names.try_fold(
+                            false,
+                            |within, name| {
+                                if within { Ok(true) } else { sys::in_netgroup(group, name) }
+                            },
+                        );
+                    match within.inspect_err(|e| say_unknown(group, e)) {
+                        Ok(true) => found.netgroups.push(group.clone()),
+                        Ok(false) => {}
+                        Err(_) => continue,
                     }
                 }
                 _ => {}
             }
+            judged.insert(from.clone());
         }
+        found.asked = Arc::new(judged);
         Some(found)
     }
 
@@ -96,6 +107,7 @@ struct Answer<V> {
     value: Option<Arc<V>>,
     at: Millis,
     asking: bool,
+    brief: bool,
 }
 
 enum State<V> {
@@ -119,11 +131,18 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
             let middle = ages.get(ages.len() / 2).copied().unwrap_or(now);
             self.all.retain(|_, a| a.asking || a.at > middle);
         }
-        let answer = self.all.entry(key.clone()).or_insert(Answer { value: None, at: now, asking: false });
+        let answer = self.all.entry(key.clone()).or_insert(Answer {
+            value: None,
+            at: now,
+            asking: false,
+            brief: false,
+        });
         let age = now.saturating_sub(answer.at);
         let usable = answer.value.clone().filter(|_| age < limits::KNOWN_STALE_MS);
         match usable {
-            Some(value) if age < limits::KNOWN_MS => State::Fresh(value),
+            Some(value) if age < if answer.brief { limits::KNOWN_BRIEFLY_MS } else { limits::KNOWN_MS } => {
+                State::Fresh(value)
+            }
             old if answer.asking => State::Asked(old),
             old => State::Ask(old),
         }
@@ -137,13 +156,14 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
         Some((self.generation, self.asked.clone()))
     }
 
-    fn answered(&mut self, key: &K, generation: u64, value: Option<V>, now: Millis) {
+    /// The answer to a question, and whether it is a brief one: it leaves something open, and is asked for again soon.
+    fn answered(&mut self, key: &K, generation: u64, value: Option<(V, bool)>, now: Millis) {
         if generation == self.generation
             && let Some(answer) = self.all.get_mut(key)
         {
             answer.asking = false;
-            if let Some(value) = value {
-                (answer.value, answer.at) = (Some(Arc::new(value)), now);
+            if let Some((value, brief)) = value {
+                (answer.value, answer.at, answer.brief) = (Some(Arc::new(value)), now, brief);
             }
         }
     }
@@ -211,7 +231,10 @@ impl NameCache {
     /// The names of an address; `None` when they are not known in time.
     pub(crate) async fn names(&self, addr: IpAddr) -> Option<Arc<Names>> {
         let find = move |source: &dyn Source, asked: Arc<Asked>| {
-            source.names(addr, &asked).map(|names| Names { asked, ..names })
+            let found = source.names(addr, &asked)?;
+            // Most often all of it: then there is one list for all addresses.
+            let brief = found.asked.len() < asked.len();
+            Some((if brief { found } else { Names { asked, ..found } }, brief))
         };
         self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
     }
@@ -220,24 +243,24 @@ impl NameCache {
     pub(crate) async fn addresses(&self, by: IpAddr, name: &str) -> Option<Arc<Vec<IpAddr>>> {
         let name = name.to_owned();
         let asked = name.clone();
-        let find = move |source: &dyn Source, _| source.addresses(&asked);
+        let find = move |source: &dyn Source, _| Some((source.addresses(&asked)?, false));
         self.ask(|inner| &inner.addresses, |inner| &inner.asking, by, name, find).await
     }
 
     /// The groups of a user, who calls from `by`; `None` when they are not known in time.
     pub(crate) async fn groups(&self, by: IpAddr, uid: u32) -> Option<Arc<Vec<u32>>> {
-        let find = move |source: &dyn Source, _| source.groups(uid);
+        let find = move |source: &dyn Source, _| Some((source.groups(uid)?, false));
         self.ask(|inner| &inner.groups, |inner| &inner.users, by, uid, find).await
     }
 
-    /// Looks a question up. A client with many questions has few look-ups at a time, and keeps no thread from others.
+    /// Looks a question up; `find` says also whether its answer is to be asked for again soon. A client with many questions has few look-ups at a time, and keeps no thread from others.
     async fn ask<K, V>(
         &self,
         answers: fn(&Inner) -> &Mutex<Answers<K, V>>,
         asking: fn(&Inner) -> &Mutex<ShareCounts>,
         by: IpAddr,
         key: K,
-        find: impl Fn(&dyn Source, Arc<Asked>) -> Option<V> + Clone + Send + 'static,
+        find: impl Fn(&dyn Source, Arc<Asked>) -> Option<(V, bool)> + Clone + Send + 'static,
     ) -> Option<Arc<V>>
     where
         K: Eq + Hash + Clone + Send + 'static,
@@ -312,9 +335,10 @@ mod tests {
     }
 
     impl Source for Fake {
-        fn names(&self, _: IpAddr, _: &Asked) -> Option<Names> {
+        fn names(&self, _: IpAddr, asked: &Asked) -> Option<Names> {
             self.asked.fetch_add(1, Ordering::SeqCst);
-            let found = Names { names: vec!["a.example.org".into()], ..Names::default() };
+            let names = vec!["a.example.org".into()];
+            let found = Names { names, asked: Arc::new(asked.clone()), ..Names::default() };
             (!self.silent.load(Ordering::SeqCst)).then_some(found)
         }
 
@@ -367,7 +391,7 @@ mod tests {
             let mut goes_on = self.0.0.lock();
             self.0.1.wait_while(&mut goes_on, |goes_on| !*goes_on);
             let hosts = asked.iter().map(ToString::to_string).collect();
-            Some(Names { hosts, ..Names::default() })
+            Some(Names { hosts, asked: Arc::new(asked.clone()), ..Names::default() })
         }
 
         fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
@@ -462,13 +486,23 @@ mod tests {
         assert_eq!(ClientSpec::Netgroup("a".into()).matches(addr(), Some(&names)), None);
     }
 
-    /// The name server of netgroups does not answer, or knows no such group: whether the address is in it is not known.
-    #[test]
-    fn a_netgroup_that_nobody_knows_is_no_answer() {
+    /// The name server of netgroups does not answer, or knows no such group: whether the address is in it is not known. Of other rules all is
+    /// known.
+    #[tokio::test]
+    async fn a_netgroup_that_nobody_knows_leaves_its_rule_alone_open() {
         let here = IpAddr::from([127, 0, 0, 1]);
         let group = ClientSpec::Netgroup("no such group".into());
-        assert!(System.names(here, &Asked::new()).is_some());
-        assert_eq!(System.names(here, &Asked::from([group])), None);
+        let [host, other] = ["localhost", "no-such-host.invalid"].map(|name| ClientSpec::Host(name.into()));
+        let known = NameCache::new(Box::new(System)).expect("threads");
+        known.forget(Arc::new(Asked::from([group.clone(), host.clone(), other.clone()])));
+        let names = known.names(here).await.expect("an answer");
+        assert_eq!(host.matches(here, Some(&names)), Some(true));
+        assert_eq!(group.matches(here, Some(&names)), None);
+        assert!(known.inner.names.lock().all.get(&here).is_some_and(|answer| answer.brief));
+        known.forget(Arc::new(Asked::from([host.clone()])));
+        let names = known.names(here).await.expect("an answer");
+        assert_eq!((host.matches(here, Some(&names)), other.matches(here, Some(&names))), (Some(true), None));
+        assert!(known.inner.names.lock().all.get(&here).is_some_and(|answer| !answer.brief));
     }
 
     #[test]

@@ -275,7 +275,7 @@ impl Nlm {
         if reclaim && st.hosts.get(host).is_none_or(|h| !h.restored) {
             return Err(NlmStat::DENIED);
         }
-        st.nlm_asks_in(host, state);
+        st.nlm_asks_in(host, state, now);
         Ok((host, note.into_iter().collect()))
     }
 
@@ -446,7 +446,7 @@ impl Nlm {
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
             match state {
-                Some(state) => st.nlm_restarted(addr, name, state, hosts),
+                Some(state) => st.nlm_restarted((addr, name), state, hosts, self.sh.now()),
                 None => hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect(),
             }
         };

@@ -76,8 +76,11 @@ impl<F> Files<F> {
             // shared lock must not be told of an exclusive one.
             if w.is(ask) || w.granting && w.exclusive && !ask.exclusive {
                 self.waiters.remove(id);
-            } else if w.granting {
-                w.before = given(w.before.take(), ask.span, ask.exclusive, limits::NLM_RANGES_REMEMBERED_MAX);
+            } else if w.granting
+                && let Some(common) = ask.span.common(&w.span)
+            {
+                // No more than that is taken back one day.
+                w.before = given(w.before.take(), common, ask.exclusive, limits::NLM_RANGES_REMEMBERED_MAX);
             }
         }
         Ok(())
@@ -367,34 +370,42 @@ impl<F> State<F> {
             restored: false,
             settled: false,
             asked_in: None,
+            asked_since: now,
             version: 0,
         });
         Ok((id, note))
     }
 
     /// The host asks for something, in this state of its status monitor if it says so.
-    pub fn nlm_asks_in(&mut self, id: u64, state: Option<i32>) {
+    pub fn nlm_asks_in(&mut self, id: u64, state: Option<i32>, now: Millis) {
         let busy = self.files.nlm_busy(id);
         if let Some(h) = self.hosts.by_id.get_mut(&id)
             && !(busy && h.asked_in == state)
         {
-            h.asked_in = state.filter(|_| !busy);
+            (h.asked_in, h.asked_since) = (state.filter(|_| !busy), now);
         }
     }
 
     /// A status monitor at `by` that calls itself `name` says that these hosts have restarted, and that its state is now
     /// `state` (SM_NOTIFY). Monitors say it several times, and a host may have asked for something in between: what is
     /// known already frees nothing, nor is taken what was asked for in that state.
-    pub fn nlm_restarted(&mut self, by: IpAddr, name: &[u8], state: i32, hosts: Vec<u64>) -> Vec<Stamped> {
+    pub fn nlm_restarted(
+        &mut self,
+        (by, name): (IpAddr, &[u8]),
+        state: i32,
+        hosts: Vec<u64>,
+        now: Millis,
+    ) -> Vec<Stamped> {
         // Several hosts may be meant, so what is known is looked up before anything is added.
         let mut known: BTreeSet<IpAddr> =
             hosts.iter().filter_map(|id| self.hosts.get(*id)).map(|h| h.addr).collect();
         known.insert(by);
-        known.retain(|addr| self.hosts.reported.hears(*addr, name, state));
+        known.retain(|addr| self.hosts.reported.hears(*addr, name, state, now));
         let mut notes = Vec::new();
         for id in hosts {
-            let spared =
-                self.hosts.get(id).is_none_or(|h| h.asked_in == Some(state) || known.contains(&h.addr));
+            let asked_since =
+                |h: &Host| h.asked_in == Some(state) && hosts::is_of_one_restart(h.asked_since, now);
+            let spared = self.hosts.get(id).is_none_or(|h| asked_since(h) || known.contains(&h.addr));
             if !spared {
                 notes.extend(self.nlm_free(id));
             }
@@ -453,6 +464,7 @@ impl<F> State<F> {
             restored: true,
             settled: false,
             asked_in: None,
+            asked_since: now,
             version,
         });
         id

@@ -64,7 +64,7 @@ impl Span {
         self.start <= other.end && other.start <= self.end
     }
 
-    fn common(&self, other: &Span) -> Option<Span> {
+    pub(super) fn common(&self, other: &Span) -> Option<Span> {
         Span::of(self.start.max(other.start), self.end.min(other.end))
     }
 

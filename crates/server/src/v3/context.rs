@@ -212,7 +212,8 @@ impl<'a> Context<'a> {
         let (before, mut notes) = (self.gone.len(), Vec::new());
         let (result, unsettled) = {
             let mut st = self.sh.state();
-            if st.grace.waits_for_nfs4(self.now) {
+            // While the log does not take the end of the grace period nobody reclaims, and reads go on.
+            if st.grace.waits_for_nfs4(self.now) && (want == WRITE || st.grace.may_reclaim(self.now)) {
                 return Err(NfsStat3::JUKEBOX);
             }
             let result = loop {

@@ -118,6 +118,7 @@ impl<'a> Disk<'a> {
         self.remap.cut();
         if self.remap.drop_purged() {
             self.remap.save(self.state_dir).map_err(io("writing the remap table", &stage))?;
+            self.remap.is_saved();
         }
         self.lock_again().map_err(io("giving flags back (chattr)", &stage))
     }

@@ -31,6 +31,8 @@ pub struct Host {
     pub(super) settled: bool,
     /// The state of its status monitor in which it asked for all that it holds or waits for, if it said so each time.
     pub(super) asked_in: Option<i32>,
+    /// Since when.
+    pub(super) asked_since: Millis,
     pub version: u64,
 }
 
@@ -43,11 +45,18 @@ pub struct Hosts {
 }
 
 /// The state that each status monitor reported last (SM_NOTIFY), by its address and its name up to the first dot, with the
-/// number of the report.
+/// number of the last report and the time of the first one.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
-    by_name: HashMap<(IpAddr, Vec<u8>), (i32, u64)>,
+    by_name: HashMap<(IpAddr, Vec<u8>), Report>,
     reports: u64,
+}
+
+#[derive(Debug)]
+struct Report {
+    state: i32,
+    number: u64,
+    since: Millis,
 }
 
 impl Reported {
@@ -56,25 +65,35 @@ impl Reported {
         self.by_name.len()
     }
 
-    /// Notes a report; returns whether it repeats the one before. An address that uses many names forgets its own oldest
-    /// one; at the limit the oldest of all is forgotten.
-    pub(super) fn hears(&mut self, addr: IpAddr, name: &[u8], state: i32) -> bool {
+    /// Notes a report; returns whether it repeats the one before: the same state, for as long as monitors repeat one. (A machine whose disk
+    /// is as it was at each start reports the same state again and again.) An address that uses many names forgets its own
+    /// oldest one; at the limit the oldest of all is forgotten.
+    pub(super) fn hears(&mut self, addr: IpAddr, name: &[u8], state: i32, now: Millis) -> bool {
         let key = (addr, first_label(name));
         self.reports += 1;
+        let number = self.reports;
         if let Some(known) = self.by_name.get_mut(&key) {
-            return std::mem::replace(known, (state, self.reports)).0 == state;
+            let again = known.state == state && is_of_one_restart(known.since, now);
+            let since = if again { known.since } else { now };
+            *known = Report { state, number, since };
+            return again;
         }
         let same = |at: &IpAddr| share_of(*at) == share_of(addr);
         let own = self.by_name.keys().filter(|(at, _)| same(at)).count();
         let own = own >= limits::NSM_STATES_PER_ADDRESS_MAX;
         if own || self.by_name.len() >= limits::NSM_STATES_MAX {
             let may_go = self.by_name.iter().filter(|((at, _), _)| !own || same(at));
-            let oldest = may_go.min_by_key(|(_, (_, report))| *report).map(|(key, _)| key.clone());
+            let oldest = may_go.min_by_key(|(_, report)| report.number).map(|(key, _)| key.clone());
             oldest.and_then(|key| self.by_name.remove(&key));
         }
-        self.by_name.insert(key, (state, self.reports));
+        self.by_name.insert(key, Report { state, number, since: now });
         false
     }
+}
+
+/// Whether something that is from `since` is of the restart that is reported now.
+pub(super) fn is_of_one_restart(since: Millis, now: Millis) -> bool {
+    now.saturating_sub(since) < limits::NSM_REPEATED_MS
 }
 
 /// A host's name up to the first dot, in lower case.

@@ -250,45 +250,68 @@ fn a_restart_that_is_reported_again_frees_nothing() {
     let mut st = state();
     let a = host(&mut st, b"a.example");
     assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
-    st.nlm_restarted(ADDR, b"a.example", 5, vec![a]);
+    st.nlm_restarted((ADDR, b"a.example"), 5, vec![a], 0);
     assert!(st.hosts.get(a).is_none());
     let a = host(&mut st, b"a.example");
-    st.nlm_asks_in(a, Some(3));
+    st.nlm_asks_in(a, Some(3), 0);
     assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
-    st.nlm_restarted(ADDR, b"A", 5, vec![a]);
+    st.nlm_restarted((ADDR, b"A"), 5, vec![a], 0);
     assert!(st.hosts.get(a).is_some(), "the same report");
-    st.nlm_restarted(ADDR, b"A", 7, vec![a]);
+    st.nlm_restarted((ADDR, b"A"), 7, vec![a], 0);
     assert!(st.hosts.get(a).is_none(), "the next one");
     // What was asked for in that state; not if something was asked for before.
     let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
-    st.nlm_asks_in(b, Some(7));
+    st.nlm_asks_in(b, Some(7), 0);
     assert_eq!(st.files.nlm_lock(&ask(b, 1, 0, 1, 1)), Ok(()));
     for id in [a, b] {
-        st.nlm_asks_in(id, Some(9));
+        st.nlm_asks_in(id, Some(9), 0);
         assert_eq!(st.files.nlm_lock(&ask(id, 1, 0, id, 1)), Ok(()));
     }
-    st.nlm_restarted(ADDR, b"a", 9, vec![a]);
-    st.nlm_restarted(ADDR, b"b", 9, vec![b]);
+    st.nlm_restarted((ADDR, b"a"), 9, vec![a], 0);
+    st.nlm_restarted((ADDR, b"b"), 9, vec![b], 0);
     assert!(st.hosts.get(a).is_some() && st.hosts.get(b).is_none());
     // At another address, which is not told from it when it comes again.
-    st.nlm_restarted(OTHER, b"a", 11, vec![a]);
+    st.nlm_restarted((OTHER, b"a"), 11, vec![a], 0);
     assert!(st.hosts.get(a).is_none());
     let a = host(&mut st, b"a");
-    st.nlm_restarted(ADDR, b"a", 11, vec![a]);
+    st.nlm_restarted((ADDR, b"a"), 11, vec![a], 0);
     assert!(st.hosts.get(a).is_some());
+    // A machine whose disk is as it was reports the same state at each start.
+    st.nlm_asks_in(a, Some(11), 0);
+    st.nlm_restarted((ADDR, b"a"), 11, vec![a], limits::NSM_REPEATED_MS);
+    assert!(st.hosts.get(a).is_none());
+}
+
+/// A grant that is taken back takes nothing of what its owner has got elsewhere meanwhile.
+#[test]
+fn what_was_got_beside_a_grant_stays_as_it_is() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let middle = |host| ask(host, 1, 0, 50, 10);
+    assert_eq!(st.files.nlm_lock(&middle(b)), Ok(()));
+    let told = granted(&mut st, &shared(middle(a)), &middle(b));
+    assert_eq!(st.files.nlm_lock(&shared(ask(a, 1, 0, 0, 100))), Ok(()));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 10)), Ok(()));
+    st.files.nlm_refused(|_| true, told);
+    assert!(
+        matches!(st.files.nlm_lock(&shared(ask(b, 1, 0, 0, 10))), Err(LockError::Denied(_))),
+        "it is exclusive"
+    );
+    assert_eq!(st.files.nlm_lock(&shared(middle(b))), Ok(()));
+    assert!(matches!(st.files.nlm_lock(&middle(b)), Err(LockError::Denied(_))), "it is shared");
 }
 
 #[test]
 fn what_is_remembered_of_reports_is_bounded() {
     let mut reported = hosts::Reported::default();
-    assert!(!reported.hears(OTHER, b"other", 1));
+    assert!(!reported.hears(OTHER, b"other", 1, 0));
     for n in 0..100u32 {
-        assert!(!reported.hears(ADDR, &n.to_be_bytes(), 1));
+        assert!(!reported.hears(ADDR, &n.to_be_bytes(), 1, 0));
     }
     assert_eq!(reported.len(), limits::NSM_STATES_PER_ADDRESS_MAX + 1);
-    assert!(reported.hears(ADDR, &99u32.to_be_bytes(), 1) && reported.hears(OTHER, b"other", 1));
+    assert!(reported.hears(ADDR, &99u32.to_be_bytes(), 1, 0) && reported.hears(OTHER, b"other", 1, 0));
     for n in 0..limits::NSM_STATES_MAX as u32 {
-        reported.hears(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n)), b"x", 1);
+        reported.hears(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n)), b"x", 1, 0);
     }
     assert_eq!(reported.len(), limits::NSM_STATES_MAX);
 }
