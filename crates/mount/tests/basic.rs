@@ -288,6 +288,57 @@ fn what_a_mapping_has_changed_is_on_the_server_after_sync() {
     });
 }
 
+/// A program that has not heard of an earlier error writes through its mapping all the same.
+#[test]
+fn a_mapping_is_written_after_an_error_that_nobody_has_heard_of() {
+    if !can_mount() || !common::has("python3") || !common::has("chattr") {
+        return;
+    }
+    let rig = Rig::new();
+    let at = rig.mount("4.2");
+    let there = rig.dest().join("f");
+    fs::write(&there, "before").unwrap();
+    let script = "import mmap, os, sys\n\
+        f = os.open('f', os.O_RDWR)\n\
+        m = mmap.mmap(f, 6)\n\
+        print(m[0:6].decode(), flush=True)\n\
+        sys.stdin.readline()\n\
+        os.pwrite(f, b'w', 0)\n\
+        print('written', flush=True)\n\
+        sys.stdin.readline()\n\
+        m[0:6] = b'mapped'\n\
+        print('changed', flush=True)\n\
+        sys.stdin.readline()\n\
+        os._exit(0)";
+    let mut python = std::process::Command::new("python3")
+        .args(["-c", script])
+        .current_dir(at.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(python.stdout.take().unwrap()));
+    let mut said = || lines.next().unwrap().unwrap();
+    let chattr = |how: &str| {
+        assert!(std::process::Command::new("chattr").arg(how).arg(&there).status().unwrap().success());
+    };
+    let mut go = python.stdin.take().unwrap();
+    let mut next = || std::io::Write::write_all(&mut go, b"\n").unwrap();
+    assert_eq!(said(), "before");
+    chattr("+i");
+    next();
+    assert_eq!(said(), "written");
+    let lost = landfast_mount::control::sync(at.path()).unwrap();
+    chattr("-i");
+    assert!(lost.iter().any(|line| line.starts_with("dest/f: ") || line.starts_with("f: ")), "{lost:?}");
+    next();
+    assert_eq!(said(), "changed");
+    assert_eq!(landfast_mount::control::sync(at.path()).unwrap(), Vec::<String>::new());
+    assert_eq!(fs::read_to_string(&there).unwrap(), "mapped");
+    next();
+    python.wait().unwrap();
+}
+
 /// The kernel does not wait for the end of a close.
 #[test]
 fn a_directory_goes_right_after_the_last_close_of_a_file_removed_in_it() {

@@ -240,6 +240,7 @@ impl<P: Default> Plan<P> {
                 ResBody::Create(_) => {
                     // Made, but not finished.
                     item.replace = item.child.is_none();
+                    item.made_if_there = item.child.is_some();
                     (item.slow, item.exact_spelling) = (true, true);
                 }
                 _ => {}

@@ -157,7 +157,7 @@ impl Kernel {
 
     pub(crate) async fn write(&self, fh: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let handle = self.shared.handle(fh)?;
-        let (next, _) = write::take(&self.shared, &handle, offset, data, (false, false))?;
+        let (next, _) = write::take(&self.shared, &handle, offset, data, write::How::default())?;
         match next {
             Next::Done => {}
             Next::Write | Next::Make => {

@@ -271,9 +271,9 @@ async fn unlock_if(
     if owner(&*handle.open.locks.lock().await).is_none() {
         return Ok(());
     }
-    // Whoever gets it next reads what was written under it, through a mapping, too.
-    if handle.open.may_be_mapped() {
-        shared.drop_pages(handle.ino).await;
+    // Whoever gets it next reads what was written under it, through a mapping, too. Before a close the kernel has written that by itself.
+    if !ends && handle.open.may_be_mapped() {
+        shared.drop_pages_of(handle.ino, wanted.range()).await;
     }
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
     let file = shared.server_handle(handle.ino)?;

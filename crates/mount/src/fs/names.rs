@@ -198,9 +198,15 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
 /// The node of a name. Memory may have forgotten it since the kernel asked, if the directory is busy. If it may be a file that programs have
 /// open, the server is asked once more: its name must not be removed under them.
 async fn named(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<Option<Ino>, Errno> {
-    let known = shared.tree().named_node(dir, name);
-    if known.is_some() || !shared.has_open_in(dir) {
-        return Ok(known);
+    {
+        let tree = shared.tree();
+        let known = tree.named_node(dir, name);
+        if known.is_some() || matches!(tree.lookup(dir, name, shared.now()), Found::Nobody) {
+            return Ok(known);
+        }
+    }
+    if !shared.has_open_in(dir) {
+        return Ok(None);
     }
     Ok(ask(shared, who, dir, name).await?.map(|(ino, _)| ino))
 }

@@ -34,7 +34,7 @@ use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{DIRTY_BYTES_MAX, FAILURES_KEPT};
 use crate::options::Options;
-use crate::remote::{Caller, Remote};
+use crate::remote::{Caller, LockRange, Remote};
 
 /// An open file, shared by all who have it open.
 #[derive(Debug, Default)]
@@ -72,8 +72,10 @@ impl Removed for Open {
     }
 
     fn may_be_closed(&self) -> bool {
-        let opens = self.state.lock().opens;
-        self.closing.load(Ordering::Acquire) + self.flushed.load(Ordering::Acquire) >= opens
+        // Locked, so that no close ends meanwhile; one that begins is closing before it is no longer flushed.
+        let file = self.state.lock();
+        let flushed = self.flushed.load(Ordering::Acquire);
+        flushed + self.closing.load(Ordering::Acquire) >= file.opens
     }
 }
 
@@ -371,13 +373,21 @@ impl Shared {
 
     /// Has the kernel forget a file's pages and attributes.
     pub(super) async fn drop_pages(self: &Arc<Self>, ino: Ino) {
+        self.drop_pages_of(ino, LockRange { offset: 0, length: u64::MAX }).await;
+    }
+
+    /// The same of the pages of a part of it. What a mapping has changed there is written first.
+    pub(super) async fn drop_pages_of(self: &Arc<Self>, ino: Ino, part: LockRange) {
+        let Ok(offset) = i64::try_from(part.offset) else { return };
+        // To the end, for the kernel.
+        let length = i64::try_from(part.length).unwrap_or(0);
         if self.notifier.get().is_none() {
             return;
         }
         let shared = self.clone();
         // The kernel may wait for pages that are being read: not on a thread that others need.
         let done = tokio::task::spawn_blocking(move || {
-            shared.notifier.get().map(|notifier| notifier.inval_inode(fuser::INodeNo(ino), 0, 0))
+            shared.notifier.get().map(|notifier| notifier.inval_inode(fuser::INodeNo(ino), offset, length))
         });
         if let Ok(Some(Err(e))) = done.await {
             tracing::debug!("pages of {ino}: {e}");

@@ -31,6 +31,7 @@ pub(super) fn request(
     let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
     // What bypasses the kernel's pages is meant to be on the server when write(2) returns.
     let direct = flags.0 & libc::O_DIRECT != 0 && !paged;
+    let how = How { append, kill, paged };
     let kept = if kill { keeps_privileges(&mount.shared, &handle) } else { Kept::Nothing };
     let admitted = match kept {
         Kept::Nothing => room::admit_data(&mount.shared, &handle.who, data.len()),
@@ -40,7 +41,7 @@ pub(super) fn request(
         let (shared, data) = (mount.shared.clone(), Bytes::copy_from_slice(data));
         let work = async move {
             take_privileges(&shared, &handle, kept).await?;
-            let done = write_with_room(&shared, &handle, offset, data, (append, kill)).await?;
+            let done = write_with_room(&shared, &handle, offset, data, how).await?;
             if direct {
                 files::flush(&shared, &handle).await?;
             }
@@ -51,7 +52,7 @@ pub(super) fn request(
             Err(e) => reply.error(errno(e)),
         });
     };
-    let (next, moved) = match take(&mount.shared, &handle, offset, data, (append, kill)) {
+    let (next, moved) = match take(&mount.shared, &handle, offset, data, how) {
         Ok(next) => next,
         Err(e) => return reply.error(errno(e)),
     };
@@ -88,13 +89,24 @@ pub(super) fn request(
     }
 }
 
+/// How data is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct How {
+    /// Behind the end of the file.
+    pub(super) append: bool,
+    /// The writer has no right to privileges of the file.
+    pub(super) kill: bool,
+    /// From the kernel's pages: a program has changed a mapping.
+    pub(super) paged: bool,
+}
+
 /// How a file would keep set-user-ID or set-group-ID bits that somebody without privileges has to take away by writing.
 enum Kept {
     Nothing,
     /// What is written is sent in the name of another one, who wrote before.
     ByOther,
     /// The server takes everybody of this mount for root.
-    ByRoot(u32),
+    ByRoot,
 }
 
 fn keeps_privileges(shared: &Shared, handle: &Handle) -> Kept {
@@ -111,7 +123,7 @@ fn keeps_privileges(shared: &Shared, handle: &Handle) -> Kept {
         return Kept::Nothing;
     }
     match shared.writer(handle.ino) {
-        _ if handle.who.uid == 0 => Kept::ByRoot(without_privileges(mode)),
+        _ if handle.who.uid == 0 => Kept::ByRoot,
         Some(other) if other.uid != handle.who.uid => Kept::ByOther,
         _ => Kept::Nothing,
     }
@@ -121,9 +133,20 @@ async fn take_privileges(shared: &Arc<Shared>, handle: &Handle, kept: Kept) -> R
     match kept {
         Kept::Nothing => {}
         Kept::ByOther => flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await,
-        Kept::ByRoot(mode) => {
-            let set = Set { mode: Some(mode), ..Set::default() };
-            files::set_attrs(shared, &handle.who, handle.ino, &set).await?;
+        Kept::ByRoot => {
+            // Others may have set another mode since memory has heard of it.
+            let file = shared.server_handle(handle.ino)?;
+            let mode = shared.remote.get_attrs(&handle.who, &file).await?.mode;
+            let set = Set { mode: Some(without_privileges(mode)), ..Set::default() };
+            if set.mode != Some(mode) {
+                let done = files::set_attrs(shared, &handle.who, handle.ino, &set).await;
+                // A server that does not take it for root takes them away itself.
+                let refused = [Err(Errno(libc::EPERM)), Err(Errno(libc::EACCES))];
+                let done = done.map(|_| ());
+                if !refused.contains(&done) {
+                    done?;
+                }
+            }
         }
     }
     Ok(())
@@ -136,13 +159,16 @@ pub(super) fn take(
     handle: &Handle,
     mut offset: u64,
     data: &[u8],
-    (append, kill): (bool, bool),
+    How { append, kill, paged }: How,
 ) -> Result<(Next, bool), Errno> {
     let clock = shared.clock();
     let mut tree = shared.tree();
     let node = tree.get_mut(handle.ino).ok_or(Errno::STALE)?;
     let mut file = handle.open.state.lock();
-    file.errors.report(&mut handle.seen.lock())?;
+    // Nobody hears what is answered to a page of a mapping: an earlier error is for who writes, or closes.
+    if !paged {
+        file.errors.report(&mut handle.seen.lock())?;
+    }
     if let Some(e) = file.dead {
         return Err(e);
     }
@@ -191,20 +217,20 @@ async fn write_with_room(
     handle: &Arc<Handle>,
     offset: u64,
     data: Bytes,
-    (append, kill): (bool, bool),
+    how: How,
 ) -> Result<usize, Errno> {
     loop {
         let needs = Needs::data(data.len() as u64);
         let found = room::look(shared, &handle.who, needs).await;
         if found == room::Found::None {
-            return write_through(shared, handle, (offset, append), data).await;
+            return write_through(shared, handle, (offset, how), data).await;
         }
         let admitted = room::admit(shared, &handle.who, needs);
         if admitted.is_none() && found == room::Found::Room {
             // Somebody else has taken it.
             continue;
         }
-        let (next, moved) = take(shared, handle, offset, &data, (append, kill))?;
+        let (next, moved) = take(shared, handle, offset, &data, how)?;
         drop(admitted);
         if moved {
             let (shared, ino) = (shared.clone(), handle.ino);
@@ -229,7 +255,7 @@ async fn write_with_room(
 async fn write_through(
     shared: &Arc<Shared>,
     handle: &Arc<Handle>,
-    (mut offset, append): (u64, bool),
+    (mut offset, How { append, paged, .. }): (u64, How),
     data: Bytes,
 ) -> Result<usize, Errno> {
     let needs = Needs::data(data.len() as u64);
@@ -241,7 +267,9 @@ async fn write_through(
     let _turn = open.turn.lock().await;
     {
         let file = open.state.lock();
-        file.errors.report(&mut handle.seen.lock())?;
+        if !paged {
+            file.errors.report(&mut handle.seen.lock())?;
+        }
         if let Some(e) = file.dead {
             return Err(e);
         }
@@ -283,6 +311,12 @@ async fn write_through(
             node.pages = attrs.as_ref().ok().map(|a| a.change).filter(|_| failed.is_none());
         }
         tree.changed(ino, attrs.ok(), now);
+    }
+    if let (Some(e), true) = (failed, paged) {
+        // Nobody hears it from here.
+        let path = shared.tree().path(ino);
+        shared.failed(&path, &format!("what a mapping has changed is lost: {e}"));
+        open.state.lock().errors.add(e);
     }
     match failed {
         Some(e) if done == 0 => Err(e),

@@ -323,3 +323,20 @@ fn a_listing_goes_on_behind_many_names_that_are_gone() {
         }
     });
 }
+
+#[test]
+fn a_rename_to_a_name_that_nobody_has_is_one_request() {
+    scene(false, 0, async |s| {
+        for text in ["a", "open"] {
+            s.theirs("", text);
+        }
+        let found = async |text: &str| s.kernel.lookup(TOP, &name(text)).await.unwrap();
+        let (open, _) = found("open").await.unwrap();
+        s.kernel.open(open).await.unwrap();
+        // As the kernel asks before.
+        assert!(found("a").await.is_some() && found("b").await.is_none());
+        let before = s.net.requests.load(Ordering::Relaxed);
+        s.kernel.rename((TOP, &name("a")), (TOP, &name("b"))).await.unwrap();
+        assert_eq!(s.net.requests.load(Ordering::Relaxed) - before, 1);
+    });
+}
