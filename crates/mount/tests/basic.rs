@@ -255,6 +255,17 @@ fn a_directory_that_may_be_searched_and_not_read_has_its_names() {
     shell(at.path(), &format!("setpriv --reuid 1000 --regid 1000 --clear-groups sh -ec '{script}'"));
 }
 
+/// A script that runs in the mount and is spoken to.
+fn python(at: &common::At, script: &str) -> std::process::Child {
+    std::process::Command::new("python3")
+        .args(["-c", script])
+        .current_dir(at.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 /// The kernel keeps what a mapping has changed until somebody asks for it.
 #[test]
 fn what_a_mapping_has_changed_is_on_the_server_after_sync() {
@@ -270,13 +281,7 @@ fn what_a_mapping_has_changed_is_on_the_server_after_sync() {
             print('changed', flush=True)\n\
             sys.stdin.read()\n\
             os._exit(0)";
-        let mut python = std::process::Command::new("python3")
-            .args(["-c", script])
-            .current_dir(at.path())
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut python = python(at, script);
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(python.stdout.take().unwrap()), &mut line)
             .unwrap();
@@ -310,13 +315,7 @@ fn a_mapping_is_written_after_an_error_that_nobody_has_heard_of() {
         print('changed', flush=True)\n\
         sys.stdin.readline()\n\
         os._exit(0)";
-    let mut python = std::process::Command::new("python3")
-        .args(["-c", script])
-        .current_dir(at.path())
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut python = python(&at, script);
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(python.stdout.take().unwrap()));
     let mut said = || lines.next().unwrap().unwrap();
     let chattr = |how: &str| {

@@ -220,9 +220,7 @@ impl Kernel {
     /// `landfast sync`: paths that failed, with their reasons.
     pub(crate) async fn sync(&self) -> Vec<String> {
         flush::send_all(&self.shared).await;
-        let failures = self.shared.take_failures();
-        self.shared.failures_are_told();
-        failures.named
+        self.shared.tell_failures().named
     }
 
     /// Whether the directory is this mount's own.

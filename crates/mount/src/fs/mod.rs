@@ -109,8 +109,7 @@ impl Mount {
 
     /// Paths whose data was lost and that nobody has asked for.
     pub(crate) fn failures(&self) -> (Vec<String>, u64) {
-        let failures = self.shared.take_failures();
-        self.shared.failures_are_told();
+        let failures = self.shared.tell_failures();
         (failures.named, failures.more)
     }
 

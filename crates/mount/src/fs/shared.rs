@@ -412,6 +412,13 @@ impl Shared {
         std::mem::take(&mut *self.failures.lock())
     }
 
+    /// The same for whoever hears of it now.
+    pub(super) fn tell_failures(&self) -> Failures {
+        let failures = self.take_failures();
+        self.failures_are_told();
+        failures
+    }
+
     /// Somebody has heard of all that failed.
     pub(super) fn failures_are_told(&self) {
         self.lanes.are_named();

@@ -139,12 +139,10 @@ async fn take_privileges(shared: &Arc<Shared>, handle: &Handle, kept: Kept) -> R
             let mode = shared.remote.get_attrs(&handle.who, &file).await?.mode;
             let set = Set { mode: Some(without_privileges(mode)), ..Set::default() };
             if set.mode != Some(mode) {
-                let done = files::set_attrs(shared, &handle.who, handle.ino, &set).await;
-                // A server that does not take it for root takes them away itself.
-                let refused = [Err(Errno(libc::EPERM)), Err(Errno(libc::EACCES))];
-                let done = done.map(|_| ());
-                if !refused.contains(&done) {
-                    done?;
+                match files::set_attrs(shared, &handle.who, handle.ino, &set).await {
+                    // A server that does not take it for root takes them away itself.
+                    Ok(_) | Err(Errno(libc::EPERM | libc::EACCES)) => {}
+                    Err(e) => return Err(e),
                 }
             }
         }
@@ -312,7 +310,7 @@ async fn write_through(
         }
         tree.changed(ino, attrs.ok(), now);
     }
-    if let (Some(e), true) = (failed, paged) {
+    if paged && let Some(e) = failed {
         // Nobody hears it from here.
         let path = shared.tree().path(ino);
         shared.failed(&path, &format!("what a mapping has changed is lost: {e}"));
