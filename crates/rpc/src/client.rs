@@ -79,9 +79,8 @@ impl Connection {
         config: &ConnConfig,
         patience: Duration,
     ) -> io::Result<Connection> {
-        let connecting = bound_to(SocketAddr::new(from, 0))?.connect(to);
-        let stream = timeout(patience, connecting).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Self::over(stream, service, config)
+        Self::connect_between(Ends { local: SocketAddr::new(from, 0), peer: to }, service, config, patience)
+            .await
     }
 
     /// Connects again to the peer of an earlier connection, from the same port: some servers recognise retries by the
@@ -92,9 +91,18 @@ impl Connection {
         service: Arc<S>,
         config: &ConnConfig,
     ) -> io::Result<Connection> {
-        let socket = bound_to(earlier.local)?;
-        let stream = timeout(limits::CONNECT_TIMEOUT, socket.connect(earlier.peer)).await;
-        Self::over(stream.map_err(|_| io::ErrorKind::TimedOut)??, service, config)
+        Self::connect_between(earlier, service, config, limits::CONNECT_TIMEOUT).await
+    }
+
+    async fn connect_between<S: Service>(
+        ends: Ends,
+        service: Arc<S>,
+        config: &ConnConfig,
+        patience: Duration,
+    ) -> io::Result<Connection> {
+        let connecting = bound_to(ends.local)?.connect(ends.peer);
+        let stream = timeout(patience, connecting).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Self::over(stream, service, config)
     }
 
     fn over<S: Service>(stream: TcpStream, service: Arc<S>, config: &ConnConfig) -> io::Result<Connection> {
