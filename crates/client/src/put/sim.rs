@@ -374,6 +374,21 @@ struct Case {
     in_memory: (usize, usize),
 }
 
+/// A member as it is named.
+fn job(path: Vec<Bytes>, make: Make, attrs: MemberAttrs, payload: usize) -> Job<usize> {
+    Job {
+        shown: path.join(&b'/'),
+        path,
+        make,
+        attrs,
+        modified: NfsTime::default(),
+        ours: false,
+        agreed: false,
+        sent: None,
+        payload,
+    }
+}
+
 fn run(case: &Case) {
     let mut model = Model::new();
     for (path, thing) in &case.before {
@@ -410,17 +425,7 @@ fn run(case: &Case) {
             let finish = finish.unwrap_or_default();
             let attrs = MemberAttrs { create, finish, ..MemberAttrs::default() };
             // The payload of a directory that the archive does not name is 0.
-            plan.add(Job {
-                shown: path.join(&b'/'),
-                path: path.clone(),
-                make,
-                attrs,
-                modified: NfsTime::default(),
-                ours: false,
-                agreed: false,
-                sent: None,
-                payload: i + 1,
-            });
+            plan.add(job(path.clone(), make, attrs, i + 1));
         } else {
             plan.end();
         }
@@ -623,17 +628,8 @@ fn compounds_are_full_and_finish_directories() {
     let finish = AttrValues { mode: Some(0o755), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
     let mut add = |path: &[String], make: Make| {
         let finish = if matches!(make, Make::Dir) { finish.clone() } else { Fattr::default() };
-        plan.add(Job {
-            shown: Vec::new(),
-            path: path.iter().cloned().map(Bytes::from).collect(),
-            make,
-            attrs: MemberAttrs { finish, ..MemberAttrs::default() },
-            modified: NfsTime::default(),
-            ours: false,
-            agreed: false,
-            sent: None,
-            payload: 1,
-        });
+        let path = path.iter().cloned().map(Bytes::from).collect();
+        plan.add(job(path, make, MemberAttrs { finish, ..MemberAttrs::default() }, 1));
     };
     add(&["d".into()], Make::Dir);
     for d in 0..64 {
@@ -674,17 +670,7 @@ fn the_owner_is_set_alone_before_set_id_bits() {
         finish: attrs(0o4755, None),
         ..MemberAttrs::default()
     };
-    plan.add(Job {
-        shown: Vec::new(),
-        path: vec![Bytes::from_static(b"f")],
-        make: Make::File(Bytes::from_static(b"data")),
-        attrs,
-        modified: NfsTime::default(),
-        ours: false,
-        agreed: false,
-        sent: None,
-        payload: 1,
-    });
+    plan.add(job(vec![Bytes::from_static(b"f")], Make::File(Bytes::from_static(b"data")), attrs, 1));
     plan.end();
     for (id, _) in plan.take_listings() {
         plan.listed(id, Some(Vec::new()));
@@ -708,17 +694,7 @@ fn what_replaces_a_links_target_waits_until_the_link_is_in_the_journal() {
         ("b", Make::Link(name("a"))),
         ("a", Make::File(Bytes::from_static(b"two"))),
     ] {
-        plan.add(Job {
-            shown: Vec::new(),
-            path: name(path),
-            make,
-            attrs: MemberAttrs::default(),
-            modified: NfsTime::default(),
-            ours: false,
-            agreed: false,
-            sent: None,
-            payload: 1,
-        });
+        plan.add(job(name(path), make, MemberAttrs::default(), 1));
     }
     plan.end();
     for (id, _) in plan.take_listings() {
