@@ -48,16 +48,20 @@ fn run(steps: &[Step], image: Option<std::fs::File>) -> Result<(), TestCaseError
     let mut dirty = std::collections::BTreeSet::new();
     let mut marked = medium.marked();
     let mut carried = std::collections::BTreeSet::new();
+    let mut since_mark = std::collections::BTreeSet::new();
     for step in steps {
         match *step {
             Step::Write { off, len, fill } => {
                 medium.write(off as u64, &vec![fill; len]).unwrap();
                 cache[off..off + len].fill(fill);
-                dirty.extend(off / BLOCK..(off + len).div_ceil(BLOCK));
+                let blocks = off / BLOCK..(off + len).div_ceil(BLOCK);
+                dirty.extend(blocks.clone());
+                since_mark.extend(blocks);
             }
             Step::Mark => {
                 medium.mark(&mut marked);
                 carried = dirty.clone();
+                since_mark.clear();
                 prop_assert_eq!(marked.blocks(), dirty.len() as u64);
             }
             Step::Commit => {
@@ -65,7 +69,9 @@ fn run(steps: &[Step], image: Option<std::fs::File>) -> Result<(), TestCaseError
                 for b in std::mem::take(&mut carried) {
                     let r = b * BLOCK..(b + 1) * BLOCK;
                     durable[r.clone()].copy_from_slice(&cache[r]);
-                    dirty.remove(&b);
+                    if !since_mark.contains(&b) {
+                        dirty.remove(&b);
+                    }
                 }
                 marked = medium.marked();
             }
@@ -180,11 +186,37 @@ fn a_flush_takes_its_latency_and_is_counted() {
     let d = device(1 << 20);
     d.settings.flush_ns.store(20_000_000, Relaxed);
     let start = std::time::Instant::now();
-    d.flush().unwrap();
+    for byte in [1, 2] {
+        d.write(0, &[byte; BLOCK]).unwrap();
+        d.flush().unwrap();
+    }
+    assert!(start.elapsed() >= std::time::Duration::from_millis(40));
+    assert_eq!((d.counters.flushes.load(Relaxed), d.counters.empty_flushes.load(Relaxed)), (2, 0));
+}
+
+#[test]
+fn a_flush_of_an_empty_cache_costs_no_latency_and_is_counted_apart() {
+    let d = device(1 << 20);
     d.write(0, &[1; BLOCK]).unwrap();
     d.flush().unwrap();
-    assert!(start.elapsed() >= std::time::Duration::from_millis(40));
-    assert_eq!((d.counters.flushes.load(Relaxed), d.counters.empty_flushes.load(Relaxed)), (2, 1));
+    d.settings.flush_ns.store(60_000_000_000, Relaxed);
+    d.flush().unwrap();
+    assert_eq!((d.counters.flushes.load(Relaxed), d.counters.empty_flushes.load(Relaxed)), (1, 1));
+}
+
+/// Two writes of one block, the second while the first is being flushed: both flushes have their work.
+#[test]
+fn a_block_written_during_a_flush_is_not_clean_after_it() {
+    let medium = Medium::new(1 << 20, None).unwrap();
+    let mut marked = medium.marked();
+    medium.write(0, &[1; BLOCK]).unwrap();
+    medium.mark(&mut marked);
+    medium.write(0, &[2; BLOCK]).unwrap();
+    medium.commit(&marked).unwrap();
+    assert_eq!(medium.dirty_blocks(), 1);
+    medium.mark(&mut marked);
+    medium.commit(&marked).unwrap();
+    assert_eq!(medium.dirty_blocks(), 0);
 }
 
 #[test]

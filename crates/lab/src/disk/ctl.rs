@@ -183,8 +183,9 @@ disk_stats! {
     read_bytes,
     writes,
     write_bytes,
+    /// Flushes that had something to make durable.
     flushes,
-    /// Flushes that found nothing dirty.
+    /// Flushes that found nothing dirty, at no latency.
     empty_flushes,
     /// Time spent in flushes, in nanoseconds.
     flush_wall_ns,

@@ -7,6 +7,7 @@
 //! - A block that is not dirty is equal in both images.
 //! - A flush makes durable at least what was written before [`Medium::mark`] and, for the same
 //!   blocks, whatever was written until [`Medium::commit`]: a device may persist early, never late.
+//!   A block written meanwhile stays dirty: its own flush costs what a flush costs.
 //! - No I/O and no clock in here except the backing file of a durable image; no allocation
 //!   after [`Medium::new`] (the caller of a disk may be the kernel trying to free memory).
 
@@ -28,6 +29,8 @@ struct Chunk {
     /// Absent when the durable image is the backing file.
     durable: Option<Box<[u8]>>,
     dirty: Bits,
+    /// Blocks written since the last [`Medium::mark`]: a flush in progress does not make them clean.
+    written: Bits,
 }
 
 struct Cell {
@@ -79,6 +82,7 @@ impl Medium {
                 cache: zeroed(CHUNK_BYTES),
                 durable: image.is_none().then(|| zeroed(CHUNK_BYTES)),
                 dirty: [0; WORDS],
+                written: [0; WORDS],
             }),
         };
         let cells = std::iter::repeat_with(cell).take(count).collect();
@@ -158,6 +162,7 @@ impl Medium {
             chunk.cache[inside..inside + n].copy_from_slice(&data[done..done + n]);
             for b in inside / BLOCK_BYTES..(inside + n).div_ceil(BLOCK_BYTES) {
                 chunk.dirty[b / 64] |= 1 << (b % 64);
+                chunk.written[b / 64] |= 1 << (b % 64);
             }
             cell.dirty.store(count(&chunk.dirty), Ordering::Release);
             done += n;
@@ -183,14 +188,16 @@ impl Medium {
         marked.blocks = 0;
         for (i, cell) in self.cells.iter().enumerate() {
             if cell.dirty.load(Ordering::Acquire) > 0 {
-                let dirty = cell.chunk.lock().dirty;
+                let mut chunk = cell.chunk.lock();
+                let dirty = chunk.dirty;
+                chunk.written = [0; WORDS];
                 marked.blocks += u64::from(count(&dirty));
                 marked.chunks.push((i, dirty));
             }
         }
     }
 
-    /// A flush ends: the marked blocks are durable now.
+    /// A flush ends: the marked blocks are durable now, and clean unless they were written since.
     /// Errors: When the backing file cannot be written; the blocks that failed stay dirty.
     pub fn commit(&self, marked: &Marked) -> io::Result<()> {
         for (c, bits) in &marked.chunks {
@@ -198,7 +205,8 @@ impl Medium {
             let mut chunk = cell.chunk.lock();
             for b in each(bits) {
                 self.persist(*c, &mut chunk, b * BLOCK_BYTES, BLOCK_BYTES)?;
-                chunk.dirty[b / 64] &= !(1 << (b % 64));
+                let clean = 1 << (b % 64) & !chunk.written[b / 64];
+                chunk.dirty[b / 64] &= !clean;
                 cell.dirty.store(count(&chunk.dirty), Ordering::Release);
             }
         }
@@ -262,6 +270,7 @@ impl Medium {
                 }
             }
             chunk.dirty = [0; WORDS];
+            chunk.written = [0; WORDS];
             cell.dirty.store(0, Ordering::Release);
         }
         Ok(loss)
