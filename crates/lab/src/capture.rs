@@ -41,7 +41,7 @@ impl Tap {
 
     /// What passed, when the client has closed its connection.
     pub fn finish(self) -> Result<Vec<Passed>> {
-        let passed = self.relay.join().map_err(|_| Error::Unable("the relay has failed".into()))?;
+        let passed = self.relay.join().map_err(|_| Error::Protocol("the relay has failed".into()))?;
         passed.context(|| "relay a connection".to_owned())
     }
 }

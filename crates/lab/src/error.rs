@@ -3,6 +3,9 @@
 use landfast_nfs::v4::NfsStat;
 use std::path::PathBuf;
 
+/// How errors begin that tell of data that was lost or is wrong.
+pub const WRONG_DATA: &str = "WRONG DATA";
+
 /// Says which tool, file or step of an experiment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -35,6 +38,9 @@ pub enum Error {
     /// The connection broke: what was in flight may have been executed or not.
     #[error("{what}: connection lost: {source}")]
     Lost { what: String, source: std::io::Error },
+    /// Data that was lost, or is not what it should be. `cargo xtask test` repeats a measurement that failed, but not after this.
+    #[error("{WRONG_DATA}: {0}")]
+    WrongData(String),
     /// A server or program answered in a way that the experiment does not allow.
     #[error("{0}")]
     Protocol(String),

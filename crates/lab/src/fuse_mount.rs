@@ -37,7 +37,7 @@ impl FuseMount {
         let mut mount = FuseMount { child, at: at.to_owned(), mounted: false };
         // The one line that says what it promises.
         if let Err(e) = mount.child.wait_line(READY_WAIT, |_| true) {
-            return Err(Error::Unable(format!("{e}: {}", mount.child.last_words())));
+            return Err(Error::Protocol(format!("{e}: {}", mount.child.last_words())));
         }
         mount.mounted = true;
         Ok(mount)

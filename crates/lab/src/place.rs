@@ -7,7 +7,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::experiments::web_page::{self, File, Use, expect};
-use crate::experiments::{nested_open, unable};
+use crate::experiments::{client_failed, nested_open};
 use landfast_client::fs::{NewFile, Nfs};
 use landfast_client::url::NfsUrl;
 use landfast_verify::rng::Rng;
@@ -70,11 +70,11 @@ pub fn make(work: Work, place: &Place) -> Result<()> {
         Place::Url(url) => by_library(url, async |nfs| {
             let dirs: Vec<String> = files.iter().map(|(path, _)| above(path)).collect();
             for outcome in nfs.mkdirs(dirs, 0o755).await {
-                outcome.into_result().map_err(|e| unable(&e))?;
+                outcome.into_result().map_err(|e| client_failed(&e))?;
             }
             let news = files.into_iter().map(|(path, data)| NewFile::new(path, data));
             for outcome in nfs.write_files(news).await {
-                outcome.into_result().map_err(|e| unable(&e))?;
+                outcome.into_result().map_err(|e| client_failed(&e))?;
             }
             Ok(())
         }),
@@ -127,10 +127,9 @@ pub fn check(place: &Place, seed: u64) -> Result<()> {
         Place::Dir(dir) => files.iter().try_for_each(|f| expect(f, &read(&dir.join(&f.path))?)),
         Place::Url(url) => by_library(url, async |nfs| {
             let found = nfs.read_files(files.iter().map(|f| &f.path)).await;
-            files
-                .iter()
-                .zip(found)
-                .try_for_each(|(file, data)| expect(file, &data.into_result().map_err(|e| unable(&e))?))
+            files.iter().zip(found).try_for_each(|(file, data)| {
+                expect(file, &data.into_result().map_err(|e| client_failed(&e))?)
+            })
         }),
     }
 }
@@ -150,7 +149,7 @@ fn page(seed: u64) -> Vec<File> {
 fn by_library<T>(url: &NfsUrl, work: impl AsyncFnOnce(Nfs) -> Result<T>) -> Result<T> {
     let runtime = Runtime::new().context(|| "start threads".to_owned())?;
     runtime.block_on(async {
-        let nfs = Nfs::connect(url).await.map_err(|e| unable(&e))?;
+        let nfs = Nfs::connect(url).await.map_err(|e| client_failed(&e))?;
         let done = work(nfs.clone()).await;
         nfs.disconnect().await;
         done
@@ -165,7 +164,7 @@ fn one_by_one(dir: &Path, files: &[File]) -> Result<()> {
             Use::Look => {
                 let size = std::fs::metadata(&at).context(|| format!("stat {}", at.display()))?.len();
                 if size != file.data.len() as u64 {
-                    return Err(Error::Unable(format!("{}: {size} bytes", file.path)));
+                    return Err(Error::WrongData(format!("{}: {size} bytes", file.path)));
                 }
             }
             Use::Read => expect(file, &read(&at)?)?,

@@ -32,12 +32,12 @@ impl Comparison {
     }
 
     /// An error that shows the differences, if there are any.
-    /// Errors: [`Error::Unable`] when there is a difference.
+    /// Errors: [`Error::WrongData`] when there is a difference.
     pub fn into_result(self) -> Result<Comparison> {
         if self.differences == 0 {
             return Ok(self);
         }
-        Err(Error::Unable(format!(
+        Err(Error::WrongData(format!(
             "{} differences between tree and archive: {}",
             self.differences,
             self.shown.join("; ")
@@ -81,7 +81,7 @@ pub fn compare(archive: impl Read, root: &Path) -> Result<Comparison> {
 
 /// Files of a plain tar that are below `root` with their contents, whatever their attributes. What is not there is not
 /// counted.
-/// Errors: The archive or a file cannot be read; [`Error::Protocol`]: a file that is there has other contents.
+/// Errors: The archive or a file cannot be read; [`Error::WrongData`]: a file that is there has other contents.
 pub fn same_contents(archive: impl Read, root: &Path) -> Result<u64> {
     let mut files = 0;
     crate::tarball::read(archive, |member| {
@@ -89,7 +89,7 @@ pub fn same_contents(archive: impl Read, root: &Path) -> Result<u64> {
         let at = root.join(PathBuf::from(std::ffi::OsString::from_vec(member.path.clone())));
         match std::fs::read(&at) {
             Ok(found) if found == data[..] => files += 1,
-            Ok(_) => return Err(Error::Protocol(format!("{}: other contents", at.display()))),
+            Ok(_) => return Err(Error::WrongData(format!("{}: other contents", at.display()))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(e).context(|| format!("read {}", at.display())),
         }

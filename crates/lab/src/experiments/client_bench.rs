@@ -298,7 +298,7 @@ impl Bench {
         let there = crate::verify::same_contents(open(&self.archive)?, &self.export.join(&dir))?;
         if there < pace.files || (side.is_ours() && there != self.files) {
             let what = format!("{}: {there} files are there, {} were said to be", side.name(), pace.files);
-            return Err(Error::Unable(what));
+            return Err(Error::WrongData(what));
         }
         if let Side::Untar = side {
             self.compare(&dir)?;
@@ -316,16 +316,17 @@ impl Bench {
         link: &Link,
     ) -> Result<Duration> {
         let dir = self.make_dir()?;
-        let url: NfsUrl = format!("nfs://{}/{dir}", link.addr()).parse().map_err(|e| super::unable(&e))?;
+        let url: NfsUrl =
+            format!("nfs://{}/{dir}", link.addr()).parse().map_err(|e| super::client_failed(&e))?;
         let source = Archive::reader(open(&self.archive)?);
         let options = PutOptions { same_permissions: Some(true), same_owner: Some(true), ..options };
         let start = Instant::now();
         let report = runtime
             .block_on(untar::run(options, source, &url, Arc::new(Silent)))
-            .map_err(|e| super::unable(&e))?;
+            .map_err(|e| super::client_failed(&e))?;
         let took = start.elapsed();
         if !report.complete() {
-            return Err(Error::Unable(format!("untar: {:?}", report.failed)));
+            return Err(Error::Protocol(format!("untar: {:?}", report.failed)));
         }
         self.compare(&dir)?;
         self.remove(&dir)?;

@@ -121,7 +121,7 @@ fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     let shape = Shape { files, file_bytes, per_dir: 64, seed: 5 };
     let all_there = |tree: &Path| {
         let there = super::server_memory::count_files(tree)?;
-        let lacking = || Error::Unable(format!("{}: {there} files of {files}", tree.display()));
+        let lacking = || Error::WrongData(format!("{}: {there} files of {files}", tree.display()));
         if there == files { Ok(()) } else { Err(lacking()) }
     };
     let mut steps = Steps { files, progress, all: Vec::with_capacity(COMMANDS.len()) };
@@ -137,7 +137,7 @@ fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     all_there(&back.join("tree"))?;
     steps.add(|| tools::run(&["rm", "-r", &url("tree")]))?;
     if export.join("tree").exists() {
-        return Err(Error::Unable("rm -r has left the tree behind".into()));
+        return Err(Error::WrongData("rm -r has left the tree behind".into()));
     }
     // A directory in a file's place: so the first run leaves something to the second.
     let obstacle = export.join("copy/d00000/f0000000");

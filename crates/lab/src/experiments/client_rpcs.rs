@@ -4,7 +4,7 @@
 //! What the commands leave behind is compared with the archive each time. Nothing is timed: the figures are the same on any
 //! machine, but for a COMPOUND more or less where what is packed depends on what has come in.
 
-use super::{Check, Choices, Findings, Progress, Row, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, client_failed, connect};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::served::{Durability, ServeOptions, Served};
@@ -87,7 +87,10 @@ fn on_one_server(claim: &Claim, files: u64, found: &mut Findings) -> Result<()> 
     for command in [&["ls", "-lR"][..], &["du", "-s"], &["find"]] {
         let ran = tools::run(&[command, &[&url("tree")]].concat())?;
         if ran.objects < files {
-            return Err(Error::Unable(format!("{}: {} objects of {files} files", command[0], ran.objects)));
+            return Err(Error::WrongData(format!(
+                "{}: {} objects of {files} files",
+                command[0], ran.objects
+            )));
         }
         put(command[0], ran.rpcs, claim.list);
     }
@@ -101,7 +104,7 @@ fn on_one_server(claim: &Claim, files: u64, found: &mut Findings) -> Result<()> 
     put("rm -r", removed.rpcs.div_ceil(2), claim.remove);
     for name in ["tree", "copy"] {
         if export.join(name).exists() {
-            return Err(Error::Unable(format!("rm -r has left `{name}` behind")));
+            return Err(Error::WrongData(format!("rm -r has left `{name}` behind")));
         }
     }
     let most = nested_opens(server.addr(), &export)?;
@@ -134,9 +137,9 @@ fn nested_opens(addr: SocketAddr, export: &Path) -> Result<u64> {
         for path in &paths {
             let before = nfs.stats().rpcs;
             let read = nfs.read_files([format!("{path}/file")]).await.remove(0);
-            let data = read.into_result().map_err(|e| unable(&e))?;
+            let data = read.into_result().map_err(|e| client_failed(&e))?;
             if data != path.as_bytes() {
-                return Err(Error::Unable(format!("{path}/file: other contents")));
+                return Err(Error::WrongData(format!("{path}/file: other contents")));
             }
             most = most.max(nfs.stats().rpcs - before);
         }

@@ -96,14 +96,14 @@ pub struct Findings {
     pub(super) notes: Vec<String>,
 }
 
-pub(crate) fn unable(e: &dyn std::fmt::Display) -> Error {
-    Error::Unable(format!("the client library: {e}"))
+pub(crate) fn client_failed(e: &dyn std::fmt::Display) -> Error {
+    Error::Protocol(format!("the client library: {e}"))
 }
 
 /// Connects the client library to a server's root.
 pub(crate) async fn connect(addr: SocketAddr) -> Result<Nfs> {
-    let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
-    Nfs::connect(&url).await.map_err(|e| unable(&e))
+    let url = format!("nfs://{addr}/").parse().map_err(|e| client_failed(&e))?;
+    Nfs::connect(&url).await.map_err(|e| client_failed(&e))
 }
 
 pub(crate) fn mebibytes(bytes: u64) -> f64 {

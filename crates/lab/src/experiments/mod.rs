@@ -17,7 +17,7 @@ mod findings;
 mod large_directory;
 mod log_throughput;
 mod lone_client;
-mod mount;
+pub(crate) mod mount;
 mod mount_memory;
 mod mount_short_of_memory;
 pub(crate) mod nested_open;
@@ -34,7 +34,7 @@ mod untar_vs_serial;
 pub(crate) mod web_page;
 
 pub use findings::{Check, Choices, Findings, Progress, Relation, Row};
-pub(crate) use findings::{actor, connect, mebibytes, middle, unable};
+pub(crate) use findings::{actor, client_failed, connect, mebibytes, middle};
 pub(crate) use scale::exponent;
 
 use crate::error::{Error, Result};

@@ -111,7 +111,7 @@ fn works(files: u64, options: &str, progress: Progress<'_>) -> Result<Vec<Needed
         progress(&format!("{files} files: {name}: at most {mib} MiB, in {:.0} s", needed.seconds));
         let there = super::server_memory::count_files(&export)?;
         if there != if name == "rm -rf" { 0 } else { files } {
-            return Err(Error::Unable(format!("{name}: {there} files of {files} are there")));
+            return Err(Error::WrongData(format!("{name}: {there} files of {files} are there")));
         }
         all.push(needed);
     }

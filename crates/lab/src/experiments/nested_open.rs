@@ -4,7 +4,7 @@
 //! Both through the same emulated link, in turns, each time as a client that knows nothing yet; its session is made before the
 //! clock starts. What both have read is compared with what was written.
 
-use super::{Check, Choices, Findings, Progress, Row, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, client_failed, connect};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
@@ -110,7 +110,7 @@ pub(crate) async fn open(nfs: &Nfs, path: &str) -> Result<Opened> {
     let start = Instant::now();
     let read = nfs.read_files([format!("{path}/file")]).await.remove(0);
     let opened = (start.elapsed().as_secs_f64(), nfs.stats().rpcs - before);
-    same(path, &read.into_result().map_err(|e| unable(&e))?)?;
+    same(path, &read.into_result().map_err(|e| client_failed(&e))?)?;
     Ok(opened)
 }
 
@@ -131,6 +131,6 @@ pub(crate) fn same(path: &str, data: &[u8]) -> Result<()> {
     if data == path.as_bytes() {
         Ok(())
     } else {
-        Err(Error::Protocol(format!("{path}/file: other contents")))
+        Err(Error::WrongData(format!("{path}/file: other contents")))
     }
 }

@@ -4,7 +4,7 @@
 //! Both through the same emulated link, in turns, each with a client that has served a page before: directories are known,
 //! files are not kept. What is read is compared with what is there, what is written is read from the server's disk.
 
-use super::{Check, Choices, Findings, Progress, Row, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, client_failed, connect};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
@@ -157,7 +157,7 @@ pub(crate) fn expect(file: &File, data: &[u8]) -> Result<()> {
     if data == &file.data[..] {
         Ok(())
     } else {
-        Err(Error::Protocol(format!("{}: other contents", file.path)))
+        Err(Error::WrongData(format!("{}: other contents", file.path)))
     }
 }
 
@@ -174,16 +174,16 @@ pub(crate) async fn at_once(nfs: &Nfs, files: &[File]) -> Result<(f64, u64)> {
     );
     let page = (start.elapsed().as_secs_f64(), nfs.stats().rpcs - before);
     for (file, object) in of(Use::Look).zip(looked) {
-        let size = object.into_result().map_err(|e| unable(&e))?.attrs.size;
+        let size = object.into_result().map_err(|e| client_failed(&e))?.attrs.size;
         if size != Some(file.data.len() as u64) {
-            return Err(Error::Unable(format!("{}: {size:?} bytes", file.path)));
+            return Err(Error::WrongData(format!("{}: {size:?} bytes", file.path)));
         }
     }
     for (file, data) in of(Use::Read).zip(read) {
-        expect(file, &data.into_result().map_err(|e| unable(&e))?)?;
+        expect(file, &data.into_result().map_err(|e| client_failed(&e))?)?;
     }
     for outcome in written {
-        outcome.into_result().map_err(|e| unable(&e))?;
+        outcome.into_result().map_err(|e| client_failed(&e))?;
     }
     Ok(page)
 }

@@ -40,7 +40,7 @@ const LISTED: usize = 700;
 const CLOSED_MAX: Duration = Duration::from_secs(20);
 
 fn differs(what: &str, wanted: &dyn std::fmt::Debug, got: &dyn std::fmt::Debug) -> Error {
-    Error::Unable(format!("{what}: {got:?}, not {wanted:?}"))
+    Error::WrongData(format!("{what}: {got:?}, not {wanted:?}"))
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Result<()> {

@@ -166,6 +166,16 @@ mod tests {
     }
 
     #[test]
+    fn wrong_data_and_a_client_that_fails_are_failures_and_a_missing_tool_is_none() {
+        let failed = |why: Error| left(&ALL[0], &why, false).failed;
+        let differs = crate::verify::Comparison { differences: 1, ..Default::default() };
+        assert!(failed(differs.into_result().unwrap_err()), "a tree that is not its archive's");
+        assert!(failed(crate::experiments::client_failed(&"no reply")), "a client that fails");
+        assert!(!failed(Error::Unable("needs /dev/fuse".into())));
+        assert!(!failed(Error::NoTool { tool: "mkfs.xfs".into(), package: "xfsprogs" }));
+    }
+
+    #[test]
     fn no_row_begins_when_its_time_is_over() {
         let out = tempfile::tempdir().unwrap();
         let options = Options {

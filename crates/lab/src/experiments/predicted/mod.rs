@@ -314,7 +314,7 @@ impl Bench {
             Client::Compounds(files, under_way) => {
                 let dir = self.dir(case.to.stable)?;
                 let text = format!("nfs://{addr}/{dir}?version=4.{}", case.to.vers % 10);
-                let url: NfsUrl = text.parse().map_err(|e| super::unable(&e))?;
+                let url: NfsUrl = text.parse().map_err(|e| super::client_failed(&e))?;
                 let tuning = Tuning {
                     members_per_compound: files as usize,
                     compounds_in_flight: under_way as usize,
@@ -327,10 +327,10 @@ impl Bench {
                 let report = self
                     .runtime
                     .block_on(untar::run(options, source, &url, Arc::new(Silent)))
-                    .map_err(|e| super::unable(&e))?;
+                    .map_err(|e| super::client_failed(&e))?;
                 let seconds = start.elapsed().as_secs_f64();
                 if !report.complete() {
-                    return Err(Error::Unable(format!("untar: {:?}", report.failed)));
+                    return Err(Error::Protocol(format!("untar: {:?}", report.failed)));
                 }
                 Ok(seconds)
             }

@@ -136,7 +136,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
 /// The number with which a row's name begins.
 fn size(name: &str) -> Result<f64> {
     let word = name.split(' ').next().and_then(|word| word.parse().ok());
-    word.ok_or_else(|| Error::Unable(format!("`{name}` begins with no size")))
+    word.ok_or_else(|| Error::Protocol(format!("`{name}` begins with no size")))
 }
 
 const LATENCIES: [(&str, &str); 5] = [

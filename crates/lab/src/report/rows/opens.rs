@@ -151,7 +151,7 @@ fn opens_chart(report: &Report) -> Result<Chart> {
         let parts = row.name.split_once(" ms, depth ");
         let parsed = parts.and_then(|(rtt, depth)| Some((rtt, depth.parse::<f64>().ok()?)));
         let Some((rtt, depth)) = parsed else {
-            return Err(Error::Unable(format!("`{}` has no depth", row.name)));
+            return Err(Error::Protocol(format!("`{}` has no depth", row.name)));
         };
         for (key, client, whose) in [
             ("landfast_ms", "Landfast's library", Whose::Ours),
