@@ -40,7 +40,7 @@ const TAR_WAITS_MAX: (f64, f64) = (1.25, 20.0);
 /// With `close=local` RPCs and flushes of the log are for many files each, and no file is waited for.
 const TAR_LOCAL_MAX: (f64, f64) = (0.1, 40.0);
 /// The shortest of the longest round trips at which this is claimed, in milliseconds: there the machine's other work matters little.
-const TAR_WAITS_FROM_MS: f64 = 50.0;
+pub(crate) const TAR_WAITS_FROM_MS: f64 = 50.0;
 /// Flushes of the log that `tar xf` needs: for each file, and besides.
 const TAR_FLUSHES_MAX: (f64, f64) = (1.1, 20.0);
 

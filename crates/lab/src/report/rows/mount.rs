@@ -1,11 +1,13 @@
 //! GNU tar on `landfast mount`, with and without write directory delegations, beside `landfast untar` and local tar with a sync.
 
 use crate::error::{Error, Result};
+use crate::experiments::mount::TAR_WAITS_FROM_MS;
 use crate::experiments::{self, Check, Choices, Report};
 use crate::report::content::{Found, Picture, Series, Table, Unit, Whose};
 use crate::report::plan::Plan;
 
-const ROUND_TRIPS_MS: [f64; 3] = [0.1, 1.0, 10.0];
+/// At the last of them the experiment also judges how many round trips are waited for.
+const ROUND_TRIPS_MS: [f64; 4] = [0.1, 1.0, 10.0, TAR_WAITS_FROM_MS];
 const QUICK_MS: [f64; 2] = [1.0, 10.0];
 /// Both disks: a usual solid state disk, so that no side has a better one.
 const FLUSH_MS: f64 = 1.0;
@@ -52,22 +54,27 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         experiments::run("mount", &choices, &mut |_| {})
     };
     let (held, plain) = (with("close=local")?, with("")?);
+    found(files, round_trips, &held, &plain, plan.judges_times())
+}
+
+/// What the experiment says with write delegations and without.
+fn found(files: u64, round_trips: &[f64], held: &Report, plain: &Report, times: bool) -> Result<Found> {
     let way = |name, whose, tone, report: &Report, keys: [&str; 3]| -> Result<Way> {
         let points = report.lines.iter().zip(round_trips).map(|(row, rtt_ms)| point(row, *rtt_ms, keys));
         Ok(Way { name, whose, tone, points: points.collect::<Result<_>>()? })
     };
     let of_mount = ["seconds", "rpcs_each", "log_flushes_each"];
     let ways = [
-        way("tar and sync, local disk (ext4)", Whose::Local, 7, &held, ["local_seconds", "", ""])?,
+        way("tar and sync, local disk (ext4)", Whose::Local, 7, held, ["local_seconds", "", ""])?,
         way(
             "landfast untar",
             Whose::Ours,
             0,
-            &held,
+            held,
             ["untar_seconds", "untar_rpcs_each", "untar_log_flushes_each"],
         )?,
-        way("tar on a mount with write delegations, and landfast sync", Whose::Ours, 6, &held, of_mount)?,
-        way("tar on a mount without, each close stable", Whose::Ours, 2, &plain, of_mount)?,
+        way("tar on a mount with write delegations, and landfast sync", Whose::Ours, 6, held, of_mount)?,
+        way("tar on a mount without, each close stable", Whose::Ours, 2, plain, of_mount)?,
     ];
     let [local, .., delegated, waiting] = &ways;
 
@@ -96,11 +103,9 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         });
     }
     let mut found = Found::new(Picture::by_round_trip(series), table);
-    found.checks = worst("with write delegations", &held.checks);
-    found.checks.extend(worst("without", &plain.checks));
-    if plan.judges_times()
-        && let (Some(delegated), Some(waiting)) = (delegated.points.last(), waiting.points.last())
-    {
+    let both = [("with write delegations", held), ("without", plain)];
+    found.checks = both.iter().flat_map(|(which, report)| worst(which, &report.checks)).collect();
+    if times && let (Some(delegated), Some(waiting)) = (delegated.points.last(), waiting.points.last()) {
         let what = format!(
             "tar with write delegations and a sync at {} ms: times the files a second without them",
             delegated.rtt_ms
@@ -115,13 +120,19 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
             .to_owned(),
         "`landfast lab run mount` has more programs, round trips and flushes".to_owned(),
     ];
+    found.notes.extend(both.iter().flat_map(|(which, report)| notes(which, &report.notes)));
     Ok(found)
+}
+
+/// The experiment's notes, what is wrong among them.
+fn notes(which: &str, notes: &[String]) -> Vec<String> {
+    notes.iter().map(|note| format!("{which}: {note}")).collect()
 }
 
 /// `keys`: seconds, RPCs and flushes for each file; empty where there is no such figure.
 fn point(row: &experiments::Row, rtt_ms: f64, keys: [&str; 3]) -> Result<Point> {
     let of = |key: &str| row.values.get(key).copied();
-    let wanted = |key: &str| of(key).ok_or_else(|| Error::Unable(format!("`{}` has no {key}", row.name)));
+    let wanted = |key: &str| of(key).ok_or_else(|| Error::Protocol(format!("`{}` has no {key}", row.name)));
     let [seconds, rpcs, flushes] = keys;
     Ok(Point {
         rtt_ms,
@@ -152,6 +163,46 @@ fn worst(which: &str, checks: &[Check]) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_and_notes_of_the_experiment_are_the_rows() {
+        let report = |check: Check, note: &str| {
+            let keys = [
+                "objects",
+                "seconds",
+                "rpcs_each",
+                "log_flushes_each",
+                "local_seconds",
+                "untar_seconds",
+                "untar_rpcs_each",
+                "untar_log_flushes_each",
+            ];
+            let values = keys.iter().map(|key| ((*key).to_owned(), 1.0)).collect();
+            Report {
+                name: String::new(),
+                about: String::new(),
+                terms: None,
+                lines: vec![experiments::Row { name: String::new(), values }],
+                checks: vec![check],
+                notes: vec![note.to_owned()],
+                holds: true,
+                total_s: 0.0,
+            }
+        };
+        let waits = "tar xf: round trips that are waited for, for 1024";
+        let held = report(Check::at_most(waits, 9.0, 10.0), "local programs read from memory");
+        let plain = report(Check::at_most(waits, 1400.0, 1300.0), "WRONG, 50 ms: a file is missing");
+        let found = found(1024, &[50.0], &held, &plain, false).unwrap();
+        assert!(!found.checks.iter().all(|check| check.holds), "{:#?}", found.checks);
+        for note in ["with write delegations: local programs", "without: WRONG, 50 ms: a file is missing"] {
+            assert!(found.notes.iter().any(|line| line.starts_with(note)), "{note}: {:#?}", found.notes);
+        }
+    }
+
+    #[test]
+    fn a_whole_run_reaches_the_round_trip_at_which_waits_are_judged() {
+        assert!(ROUND_TRIPS_MS.iter().any(|ms| *ms >= TAR_WAITS_FROM_MS));
+    }
 
     #[test]
     fn of_a_claim_at_several_round_trips_the_worst_remains() {
