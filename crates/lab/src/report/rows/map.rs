@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::experiments::Check;
-use crate::report::content::{Axis, Bound, Cell, Found, Panel, Picture, Table, Unit, Whose};
+use crate::report::content::{Axis, Bound, Cell, Found, Panel, Picture, Table, Unit};
 use crate::report::plan::Plan;
 use crate::report::stand::{Archive, Setup, Stand, here, link, ms};
 use crate::rig::Latency;
@@ -18,16 +18,9 @@ const DATA_BYTES: u64 = 1 << 30;
 /// The claim: `untar` on Landfast, in times of the best of those that do one thing at a time, at each point.
 const TIMES_MIN: f64 = 3.0;
 
-/// Files of `untar`: where flushes are waited for one after another, fewer.
-fn files(setup: &Setup, flush_ms: f64, quick: bool) -> u64 {
-    let most = if quick { 512 } else { 2048 };
-    match setup.whose {
-        Whose::Ours => most,
-        // A quick run has not the time for more on a slow disk.
-        _ if quick => 24,
-        _ => ((1000.0 / flush_ms) as u64).clamp(64, most),
-    }
-}
+/// Files of `untar`, at each point and on each server the same.
+const FILES: u64 = 512;
+const FILES_QUICK: u64 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Client {
@@ -49,6 +42,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let [round_trips, flushes] = if plan.quick { QUICK_MS } else { [&ROUND_TRIPS_MS[..], &FLUSHES_MS[..]] };
     let mut absent = Vec::new();
     let setups = here(&[Setup::GANESHA, Setup::SYNC, Setup::LOG], &mut absent);
+    let archive = Archive::random(plan.pick(FILES_QUICK, FILES))?;
     let mut maps: Vec<(String, Setup, Client, Vec<Point>)> = Vec::new();
     for setup in setups {
         // Without a log each file takes a dozen flushes, also for `untar`: a map of its own would say nothing more.
@@ -58,7 +52,6 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         let mut stand = Stand::start(setup, Latency::default(), DATA_BYTES)?;
         for flush_ms in flushes {
             stand.set_latency(Latency { data_flush: ms(*flush_ms), log_flush: ms(*flush_ms) })?;
-            let archive = Archive::random(files(&setup, *flush_ms, plan.quick))?;
             for rtt_ms in round_trips {
                 plan.step(&format!("{}, round trip {rtt_ms} ms, flush {flush_ms} ms", setup.name))?;
                 let link = link(*rtt_ms)?;
@@ -94,6 +87,10 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     found.checks = checks(&maps, plan.judges_times());
     found.absent = absent;
     found.notes = vec![
+        format!(
+            "`untar` puts {} files of 4 KiB on each server at each point; one file at a time is stopped after some of them",
+            archive.files
+        ),
         "What bounds a point is measured, not calculated: the network if most of a file's time goes away with the shortest round \
          trip of the map, the disk if it does with the shortest flush, else the processors of client and server"
             .to_owned(),
@@ -162,7 +159,7 @@ fn table(maps: &[(String, Setup, Client, Vec<Point>)]) -> Table {
         });
         let pace = |rtt, flush| at(points, rtt, flush).map(|p| p.files_per_s);
         let slower = |far: Option<f64>| Some(pace(rtts.0, flushes.0)? / far?);
-        // Per file where all is quick: the most files were put there.
+        // Per file where all is quick.
         let quick = at(points, rtts.0, flushes.0);
         table.add(
             name,
