@@ -5,8 +5,13 @@ use crate::error::{Context, Error, Result};
 use crate::limits::MEMBER_BYTES_MAX;
 use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Headers and contents of a tar are padded to a multiple of so many bytes.
+const BLOCK: u64 = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
@@ -47,6 +52,39 @@ pub fn read(from: impl Read, mut each: impl FnMut(Member) -> Result<ControlFlow<
         }
     }
     Ok(())
+}
+
+/// A reader that counts what was read.
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.from.read(buf)?;
+        self.bytes += n as u64;
+        Ok(n)
+    }
+}
+
+/// Writes a plain tar of all members up to the regular file with this number, counted from 1. Returns how many regular files it
+/// has, which are fewer if the archive ends before, and the bytes of their contents.
+pub fn write_first(files: u64, tar: &Path, to: &mut impl Write) -> Result<(u64, u64)> {
+    let what = || format!("copy the first members of {}", tar.display());
+    let mut from = Counted { from: BufReader::new(File::open(tar).context(what)?), bytes: 0 };
+    let (mut there, mut bytes) = (0, 0);
+    read(&mut from, |member| {
+        if let Kind::File(data) = member.kind {
+            there += 1;
+            bytes += data.len() as u64;
+        }
+        Ok(if there < files { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    let end = from.bytes.next_multiple_of(BLOCK);
+    let mut members = File::open(tar).context(what)?.take(end);
+    std::io::copy(&mut members, to).and_then(|_| to.write_all(&[0; 2 * BLOCK as usize])).context(what)?;
+    Ok((there, bytes))
 }
 
 /// One member; `None` for headers that are none, and for the archive's own top directory.
@@ -183,6 +221,28 @@ mod tests {
         let mut other = Vec::new();
         write_random(Shape { seed: 4, ..shape }, &mut other).unwrap();
         assert!(all(&other) != members);
+    }
+
+    #[test]
+    fn the_first_files_are_an_archive_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let tar = dir.path().join("a.tar");
+        let shape = Shape { files: 5, file_bytes: 700, per_dir: 2, seed: 3 };
+        let mut whole = Vec::new();
+        write_random(shape, &mut whole).unwrap();
+        std::fs::write(&tar, &whole).unwrap();
+        let first = |files| {
+            let mut out = Vec::new();
+            let counted = write_first(files, &tar, &mut out).unwrap();
+            (counted, out)
+        };
+        let (counted, three) = first(3);
+        assert_eq!(counted, (3, 2100));
+        // The top, two directories, three files; then the two empty blocks with which an archive ends.
+        assert_eq!(all(&three), all(&whole)[..6]);
+        assert_eq!((three.len() % 512, &three[three.len() - 1024..]), (0, &[0; 1024][..]));
+        let (counted, more) = first(9);
+        assert_eq!((counted, all(&more)), ((5, 3500), all(&whole)));
     }
 
     #[test]

@@ -67,6 +67,16 @@ impl Archive {
         Ok(BufReader::new(file))
     }
 
+    /// The archive's first files, at most so many, as an archive of their own in `scratch`.
+    pub(super) fn first(&self, files: u64, scratch: &Path) -> Result<Archive> {
+        let plain = scratch.join("first.tar");
+        let what = || format!("write {}", plain.display());
+        let mut out = BufWriter::new(File::create(&plain).context(what)?);
+        let (files, bytes) = tarball::write_first(files, &self.plain, &mut out)?;
+        out.flush().context(what)?;
+        Ok(Archive { name: self.name.clone(), plain, files, bytes })
+    }
+
     /// Makes the directory `tree` with the archive's first files, at most [`DEMO_COPIED_FILES_MAX`]. Names that a URL would have to
     /// escape are left out.
     pub(super) fn sources(&self, tree: PathBuf) -> Result<Sources> {

@@ -3,7 +3,8 @@
 use super::archive::{Archive, Sources};
 use super::lost::{self, Acknowledged, Lost};
 use super::report::{
-    DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, local_row, row, serial_row, verify,
+    DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, UNTAR_ON_PEER, local_row, row, serial_row,
+    verify,
 };
 use crate::error::{Context, Result};
 use crate::limits::{DEMO_RENAMED_FILES, DEMO_ROW_TIME};
@@ -87,7 +88,13 @@ pub(super) fn run(
         let mut other = rig_on(fs, archive)?;
         other.set_mount_options(mount);
         let row = bench.ganesha(&mut other, name, durable, what);
+        let taken = row.as_ref().map_or(0, |row| row.files);
         report.push_peer(what, row, bench.progress);
+        if durable && taken > 0 {
+            let row =
+                bench.ganesha_untar(&mut other, &format!("{name}{UNTAR_ON_PEER}"), what, taken, scratch);
+            report.push_peer(&format!("{what}, with untar,"), row, bench.progress);
+        }
     }
     for (name, durability, what) in LANDFAST {
         let row = bench.landfast(&mut rig, name, durability, what)?;
@@ -182,6 +189,40 @@ impl Bench<'_> {
         Ok(row)
     }
 
+    /// `landfast untar` on nfs-ganesha, with twice the files that one operation at a time did in its time.
+    fn ganesha_untar(
+        &mut self,
+        rig: &mut Rig,
+        name: &str,
+        what: &str,
+        taken: u64,
+        scratch: &Path,
+    ) -> Result<Row> {
+        self.doing(&format!("{what}: landfast untar, many files in one request"));
+        let some = self.archive.first(taken * 2, scratch)?;
+        rig.format()?;
+        rig.set_latency(self.latency)?;
+        let server = Ganesha::start(&rig.export())?;
+        self.link.retarget(server.addr());
+        let before = rig.stats()?;
+        let mut taken = measure::untar(self.link.addr(), &some.plain, Stdio::null())?;
+        let did = rig.stats()?.since(&before);
+        taken.complete = some.files == self.archive.files;
+        server.freeze();
+        rig.cut()?;
+        server.kill();
+        let flushes = Flushes { data: Some(did.data.flushes), log: None };
+        let mut row = row(name, true, &taken, flushes);
+        row.limit_files_per_s = batched_limit(
+            &self.terms,
+            &row,
+            row.disk_flushes_per_file.unwrap_or(0.0),
+            self.terms.data_write_ms,
+        );
+        row.lost = Some(self.lost_on(rig, Acknowledged::First(taken.files))?);
+        Ok(row)
+    }
+
     fn landfast(&mut self, rig: &mut Rig, name: &str, durability: Durability, what: &str) -> Result<Row> {
         self.doing(&format!("{what}: one operation at a time"));
         let (taken, flushes) = self.served(rig, durability, |bench, _| {
@@ -241,7 +282,8 @@ impl Bench<'_> {
             Ok((measure::untar(bench.link.addr(), &bench.archive.plain, Stdio::null())?, None))
         })?;
         let mut row = row("untar", true, &taken, flushes);
-        row.limit_files_per_s = batched_limit(&self.terms, &row);
+        let flushes = row.log_flushes_per_file.unwrap_or(0.0);
+        row.limit_files_per_s = batched_limit(&self.terms, &row, flushes, self.terms.log_write_ms);
         recover(rig, Durability::Log)?;
         row.lost = Some(lost::count(self.archive, Acknowledged::First(taken.files), &rig.export())?);
         Ok(row)
@@ -303,9 +345,9 @@ fn recover(rig: &mut Rig, durability: Durability) -> Result<()> {
 
 /// The equation for requests that overlap: one round trip and one flush in all, then whichever is
 /// slower: the server's system calls, or the flushes that were needed one after another.
-fn batched_limit(terms: &Terms, line: &Row) -> f64 {
+/// `flushes`: of a file, those that are waited for; `write_ms`: what each of them takes.
+fn batched_limit(terms: &Terms, line: &Row, flushes: f64, write_ms: f64) -> f64 {
     let files = line.files.max(1) as f64;
-    let flushes_ms = line.log_flushes_per_file.unwrap_or(0.0) * terms.log_write_ms;
-    let ms = terms.syscalls_ms.max(flushes_ms) + (terms.rtt_ms + terms.log_write_ms) / files;
+    let ms = terms.syscalls_ms.max(flushes * write_ms) + (terms.rtt_ms + write_ms) / files;
     1000.0 / ms.max(1e-9)
 }

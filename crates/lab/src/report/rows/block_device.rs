@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::experiments::Check;
+use crate::report::claims::FEWER_FILES;
 use crate::report::content::{Found, Picture, Series, Table, Unit, Whose};
 use crate::report::plan::Plan;
 use crate::report::stand::{Archive, Put, Setup, Stand, here, link, local, ms};
@@ -16,13 +17,22 @@ const FLUSH_MS: f64 = 1.0;
 const TIMES_MIN: f64 = 0.5;
 const CLAIMED_MS: f64 = 10.0;
 
+struct Side {
+    name: String,
+    whose: Whose,
+    tone: u8,
+    is_dashed: bool,
+    /// One for each round trip.
+    puts: Vec<Put>,
+}
+
 pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let mut absent = Vec::new();
     let setups = here(&[Setup::GANESHA, Setup::LOG], &mut absent);
     let round_trips: &[f64] = plan.pick(&[0.1, CLAIMED_MS][..], &ROUND_TRIPS_MS[..]);
     let archive = Archive::random(plan.pick(512, 4096))?;
     let latency = Latency { data_flush: ms(FLUSH_MS), log_flush: ms(FLUSH_MS) };
-    let mut sides: Vec<(String, Whose, u8, Vec<Put>)> = Vec::new();
+    let mut sides: Vec<Side> = Vec::new();
     let mut far = Vec::new();
     for rtt_ms in round_trips {
         plan.step(&format!("a block device, round trip {rtt_ms} ms"))?;
@@ -30,7 +40,8 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         let words = format!("write_us={us} read_us={us} flush_us={}", us + FLUSH_MS * 1000.0);
         far.push(local(&Setup::LOG, latency, &words, &archive)?);
     }
-    sides.push(("tar and sync, ext4 on a block device over the network".into(), Whose::Local, 7, far));
+    let name = "tar and sync, ext4 on a block device over the network".to_owned();
+    sides.push(Side { name, whose: Whose::Local, tone: 7, is_dashed: false, puts: far });
     for (n, setup) in setups.iter().enumerate() {
         let is_log = setup.name == Setup::LOG.name;
         let (mut serial, mut untar) = (Vec::new(), Vec::new());
@@ -39,17 +50,21 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
             plan.step(&format!("{}, round trip {rtt_ms} ms", setup.name))?;
             let link = link(*rtt_ms)?;
             link.retarget(stand.addr());
-            serial.push(stand.serial(&link, &archive, 1, Duration::from_millis(plan.pick(500, 3000)))?);
-            if is_log {
-                untar.push(stand.untar(&link, &archive)?);
-            }
+            let put = stand.serial(&link, &archive, 1, Duration::from_millis(plan.pick(500, 3000)))?;
+            serial.push(put);
+            untar.push(stand.untar_in_time(&link, &archive, &put)?);
         }
         stand.stop()?;
-        let tone = if is_log { 6 } else { n as u8 + 1 };
-        sides.push((format!("one file at a time, {}", setup.name), setup.whose, tone, serial));
-        if is_log {
-            sides.push((format!("landfast untar, {}", setup.name), setup.whose, 0, untar));
-        }
+        let side = |client: &str, tone, is_dashed, puts| Side {
+            name: format!("{client}, {}", setup.name),
+            whose: setup.whose,
+            tone,
+            is_dashed,
+            puts,
+        };
+        let others = n as u8 + 1;
+        sides.push(side("one file at a time", if is_log { 6 } else { others }, false, serial));
+        sides.push(side("landfast untar", if is_log { 0 } else { others }, !is_log, untar));
     }
 
     let columns = [
@@ -59,9 +74,9 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     ];
     let mut table = Table::new("way and round trip", columns);
     let (mut series, mut claimed) = (Vec::new(), None);
-    for (name, whose, tone, puts) in &sides {
+    for Side { name, whose, tone, is_dashed, puts } in &sides {
         for (i, (rtt_ms, put)) in round_trips.iter().zip(puts).enumerate() {
-            let times = put.files_per_s() / sides[0].3[i].files_per_s();
+            let times = put.files_per_s() / sides[0].puts[i].files_per_s();
             if *tone == 0 && *rtt_ms == CLAIMED_MS {
                 claimed = Some(times);
             }
@@ -69,7 +84,8 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
             table.add(&format!("{name}, {rtt_ms} ms"), *whose, values);
         }
         let points = round_trips.iter().zip(puts).map(|(rtt, put)| (*rtt, put.files_per_s())).collect();
-        series.push(Series { name: name.clone(), whose: *whose, points, tone: *tone, is_limit: false });
+        let (whose, tone, is_limit) = (*whose, *tone, *is_dashed);
+        series.push(Series { name: name.clone(), whose, points, tone, is_limit });
     }
     let mut found = Found::new(Picture::by_round_trip(series), table);
     if plan.judges_times()
@@ -80,7 +96,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
         );
         found.checks.push(Check::at_least(&what, times, TIMES_MIN));
     }
-    let untar = sides.iter().filter(|(.., tone, _)| *tone == 0).flat_map(|(.., puts)| puts);
+    let untar = sides.iter().filter(|side| side.tone == 0).flat_map(|side| &side.puts);
     found.checks.extend(crate::report::claims::untar_counts(untar));
     found.absent = absent;
     found.notes = vec![
@@ -90,6 +106,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
             archive.files,
             crate::limits::DISK_THREADS
         ),
+        format!("{FEWER_FILES}. Dashed: `untar` on another server"),
         "a block device has one user: nobody else sees the files, and nothing is durable before the sync at the end".to_owned(),
     ];
     Ok(found)
