@@ -178,8 +178,13 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 /// Runs a command and returns its standard output; its standard error is part of the error.
 pub fn output(command: &mut Command) -> Result<String, String> {
+    output_of(command, &[0])
+}
+
+/// The same of a command that may end with any of these statuses.
+pub fn output_of(command: &mut Command, good: &[i32]) -> Result<String, String> {
     let out = command.output().map_err(|e| format!("{}: {e}", show(command)))?;
-    if out.status.success() {
+    if out.status.code().is_some_and(|code| good.contains(&code)) {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     } else {
         let why = String::from_utf8_lossy(&out.stderr);

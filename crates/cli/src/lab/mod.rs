@@ -268,13 +268,7 @@ fn print_experiment(r: &Report) {
             Relation::AtMost => "at most",
             Relation::Exactly => "exactly",
         };
-        println!(
-            "  {} {}: {}, wanted {relation} {}",
-            if c.holds { "holds:" } else { "DOES NOT HOLD:" },
-            c.what,
-            figure(c.value),
-            figure(c.bound)
-        );
+        println!("  {} {}: {}, wanted {relation} {}", c.verdict(), c.what, figure(c.value), figure(c.bound));
     }
     println!("  ({:.1} s)", r.total_s);
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use landfast_client::fs::Nfs;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WRONG_DATA};
 use crate::measure::Terms;
 use crate::serial::{Action, Actor, Node};
 
@@ -63,6 +63,9 @@ pub struct Check {
     pub relation: Relation,
     pub bound: f64,
     pub holds: bool,
+    /// Where it does not hold, data was lost or is wrong.
+    #[serde(default)]
+    pub is_of_data: bool,
 }
 
 impl Check {
@@ -78,13 +81,27 @@ impl Check {
         Check::new(what, value, Relation::Exactly, bound)
     }
 
+    /// The same of data: where it does not hold, data was lost or is wrong.
+    pub(crate) fn of_data(what: &str, value: f64, bound: f64) -> Self {
+        Check { is_of_data: true, ..Check::exactly(what, value, bound) }
+    }
+
+    /// How a line with this claim begins.
+    pub fn verdict(&self) -> String {
+        match (self.holds, self.is_of_data) {
+            (true, _) => "holds:".to_owned(),
+            (false, false) => "DOES NOT HOLD:".to_owned(),
+            (false, true) => format!("DOES NOT HOLD: {WRONG_DATA}:"),
+        }
+    }
+
     fn new(what: &str, value: f64, relation: Relation, bound: f64) -> Self {
         let holds = match relation {
             Relation::AtLeast => value >= bound,
             Relation::AtMost => value <= bound,
             Relation::Exactly => value == bound,
         };
-        Check { what: what.to_owned(), value, relation, bound, holds }
+        Check { what: what.to_owned(), value, relation, bound, holds, is_of_data: false }
     }
 }
 
@@ -133,5 +150,7 @@ mod tests {
         assert!(Check::new("x", 1.0, Relation::AtLeast, 1.0).holds);
         assert!(!Check::new("x", 1.1, Relation::AtMost, 1.0).holds);
         assert!(!Check::new("x", 0.9, Relation::Exactly, 1.0).holds);
+        assert_eq!(Check::of_data("files lost", 0.0, 0.0).verdict(), "holds:");
+        assert_eq!(Check::of_data("files lost", 1.0, 0.0).verdict(), "DOES NOT HOLD: WRONG DATA:");
     }
 }

@@ -113,9 +113,9 @@ fn measure(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
         .into_iter()
         .map(|(name, byte)| wrong_bytes(&export.join(name), bytes, byte))
         .sum::<Result<u64>>()?;
-    found.checks.push(Check::exactly("bytes that are not there or wrong", wrong as f64, 0.0));
+    found.checks.push(Check::of_data("bytes that are not there or wrong", wrong as f64, 0.0));
     let there = super::server_memory::count_files(&export)?;
-    found.checks.push(Check::exactly("files there", there as f64, (files + 2) as f64));
+    found.checks.push(Check::of_data("files there", there as f64, (files + 2) as f64));
     server.stop()?;
     Ok(found)
 }

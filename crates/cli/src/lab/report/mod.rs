@@ -60,11 +60,7 @@ fn print(out: &Path, report: &Report) {
     for row in &report.rows {
         println!("{:2}. {} ({:.1} s)", row.row, row.title, row.took_s);
         for check in &row.found.checks {
-            println!(
-                "    {} {}",
-                if check.holds { "holds:" } else { "DOES NOT HOLD:" },
-                figures::claim(check)
-            );
+            println!("    {} {}", check.verdict(), figures::claim(check));
         }
         row.found.absent.iter().for_each(|absent| println!("    not here: {absent}"));
     }

@@ -143,7 +143,7 @@ impl Bench {
         }
         self.waits(&by_trip);
         let what = "works whose results are not what they should be";
-        self.found.checks.push(Check::exactly(what, self.wrong as f64, 0.0));
+        self.found.checks.push(Check::of_data(what, self.wrong as f64, 0.0));
         self.found.notes.push(
             "local programs read from memory what they have just written; the mount does so for files only while nobody else can have changed them"
                 .to_owned(),

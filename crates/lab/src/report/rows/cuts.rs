@@ -97,12 +97,12 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     let axis = Axis { name: "percent of the checked operations that were lost".to_owned(), log: false };
     let mut found = Found::new(Picture::Bars { axis, bars }, table);
     let of = |of: Whose| lines.iter().filter(move |(whose, _)| *whose == of).map(|(_, s)| s);
-    found.checks.push(Check::exactly(
+    found.checks.push(Check::of_data(
         "operations that Landfast acknowledged and lost",
         of(Whose::Ours).map(|s| s.all.lost).sum::<u64>() as f64,
         0.0,
     ));
-    found.checks.push(Check::exactly(
+    found.checks.push(Check::of_data(
         "cuts after which Landfast had lost anything, a handle or a file id among it, or had what nobody made",
         of(Whose::Ours).map(|s| u64::from(s.cuts_with_losses)).sum::<u64>() as f64,
         0.0,

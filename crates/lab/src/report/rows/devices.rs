@@ -115,7 +115,7 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
             .map(|l| l.lost)
     };
     let what = "files that Landfast acknowledged and lost on honest disks, and on those with a battery";
-    found.checks.push(Check::exactly(what, lost(true).sum::<u64>() as f64, 0.0));
+    found.checks.push(Check::of_data(what, lost(true).sum::<u64>() as f64, 0.0));
     let what = "the fewest files lost where both disks ignore flushes (the cut finds it)";
     let liars = lines.iter().filter(|l| l.devices == Devices::DataAndLogIgnoreFlushes);
     found.checks.push(Check::at_least(what, liars.map(|l| l.lost).min().unwrap_or(0) as f64, 1.0));

@@ -84,13 +84,13 @@ pub fn run(plan: &mut Plan<'_>) -> Result<Found> {
     }
     let mut found = Found::new(Picture::Packets(lanes), table);
     found.checks = vec![
-        Check::exactly("files whose data nothing made stable before the client's end", unkept as f64, 0.0),
+        Check::of_data("files whose data nothing made stable before the client's end", unkept as f64, 0.0),
         Check::at_least(
             "files that were sent UNSTABLE and made stable by a COMMIT behind",
             committed as f64,
             1.0,
         ),
-        Check::exactly("bytes that were sent too often or not at all", wrong_bytes as f64, 0.0),
+        Check::of_data("bytes that were sent too often or not at all", wrong_bytes as f64, 0.0),
     ];
     absent.push(
         "Linux's client, which sends up to 32 KiB as FILE_SYNC and more as UNSTABLE with a COMMIT, as NFS and tar, an analysis, has it: \
