@@ -1,6 +1,8 @@
 //! What experiments need of this machine.
 
 use crate::error::{Context, Error, Result};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Read;
 use std::path::PathBuf;
 
 /// A directory for files of one run, which goes away when dropped.
@@ -16,6 +18,22 @@ pub(crate) fn needs_root() -> Result<()> {
 /// This binary, for processes of it.
 pub(crate) fn exe() -> Result<PathBuf> {
     std::env::current_exe().context(|| "path of this program".to_owned())
+}
+
+/// A hash of this binary: another build has another one.
+pub(crate) fn program() -> Result<String> {
+    // Also when another file has its name now.
+    let what = || "read this program".to_owned();
+    let mut file = std::fs::File::open("/proc/self/exe").context(what)?;
+    let mut hasher = DefaultHasher::new();
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part).context(what)? {
+            0 => break,
+            n => hasher.write(&part[..n]),
+        }
+    }
+    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// The threads of a process.

@@ -220,6 +220,8 @@ pub struct Kept {
     pub quick: bool,
     /// Landfast's version.
     pub version: String,
+    /// A hash of the program that measured it. What another one measured is measured again.
+    pub program: String,
     pub machine: Machine,
     /// When it ended, in seconds since 1970.
     pub ended_s: u64,

@@ -7,34 +7,48 @@ use std::path::{Path, PathBuf};
 
 pub struct Keep {
     dir: PathBuf,
+    program: String,
+}
+
+/// What is there of a row.
+#[derive(Debug, PartialEq)]
+pub enum Read {
+    Kept(Box<Kept>),
+    /// It was measured by another program.
+    OtherProgram,
+    None,
 }
 
 impl Keep {
-    /// Makes the directory if it is missing.
-    pub fn open(out: &Path) -> Result<Keep> {
+    /// Makes the directory if it is missing. `program`: a hash of the program that measures.
+    pub fn open(out: &Path, program: &str) -> Result<Keep> {
         let dir = out.join("rows");
         std::fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
-        Ok(Keep { dir })
+        Ok(Keep { dir, program: program.to_owned() })
     }
 
     fn path(&self, row: u8) -> PathBuf {
         self.dir.join(format!("{row:02}.json"))
     }
 
-    /// A kept row; none if it was never measured, or by another command (another size or archive), on another machine, or by another form of
-    /// this program.
-    pub fn read(&self, row: u8, command: &str) -> Result<Option<Kept>> {
+    /// A kept row; none if it was never measured, or by another command (another size or archive), on another machine, or is kept in another
+    /// form.
+    pub fn read(&self, row: u8, command: &str) -> Result<Read> {
         let path = self.path(row);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Read::None),
             Err(source) => return Err(Error::Io { what: format!("read {}", path.display()), source }),
         };
         let kept: Option<Kept> = serde_json::from_slice(&text).ok();
         let same = |kept: &Kept| {
             (kept.form, kept.row, kept.command.as_str()) == (FORM, row, command) && kept.machine == machine()
         };
-        Ok(kept.filter(same))
+        Ok(match kept.filter(same) {
+            Some(kept) if kept.program == self.program => Read::Kept(Box::new(kept)),
+            Some(_) => Read::OtherProgram,
+            None => Read::None,
+        })
     }
 
     /// Replaces the row's file as a whole.
@@ -82,6 +96,7 @@ mod tests {
             command: command.into(),
             quick: true,
             version: "0".into(),
+            program: "one".into(),
             machine: machine(),
             ended_s: 1,
             took_s: 0.5,
@@ -93,24 +108,37 @@ mod tests {
     #[test]
     fn a_row_is_kept_for_its_own_command_and_machine_only() {
         let dir = tempfile::tempdir().unwrap();
-        let keep = Keep::open(dir.path()).unwrap();
-        assert_eq!(keep.read(4, "quick").unwrap(), None);
+        let keep = Keep::open(dir.path(), "one").unwrap();
+        assert_eq!(keep.read(4, "quick").unwrap(), Read::None);
         keep.write(&row("quick")).unwrap();
-        assert_eq!(keep.read(4, "quick").unwrap(), Some(row("quick")));
-        assert_eq!(keep.read(4, "whole").unwrap(), None, "a quick row is no whole one");
-        assert_eq!(keep.read(5, "quick").unwrap(), None);
+        assert_eq!(keep.read(4, "quick").unwrap(), Read::Kept(Box::new(row("quick"))));
+        assert_eq!(keep.read(4, "whole").unwrap(), Read::None, "a quick row is no whole one");
+        assert_eq!(keep.read(5, "quick").unwrap(), Read::None);
         let other = Machine { kernel: "another".into(), ..machine() };
         keep.write(&Kept { machine: other, ..row("quick") }).unwrap();
-        assert_eq!(keep.read(4, "quick").unwrap(), None, "times of one machine beside those of another");
+        assert_eq!(
+            keep.read(4, "quick").unwrap(),
+            Read::None,
+            "times of one machine beside those of another"
+        );
+    }
+
+    #[test]
+    fn what_another_program_has_measured_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        Keep::open(dir.path(), "one").unwrap().write(&row("quick")).unwrap();
+        let other = Keep::open(dir.path(), "another").unwrap();
+        assert_eq!(other.read(4, "quick").unwrap(), Read::OtherProgram);
+        assert_eq!(other.read(4, "whole").unwrap(), Read::None);
     }
 
     #[test]
     fn what_cannot_be_read_is_measured_again() {
         let dir = tempfile::tempdir().unwrap();
-        let keep = Keep::open(dir.path()).unwrap();
+        let keep = Keep::open(dir.path(), "one").unwrap();
         for text in ["", "{", r#"{"form":0}"#] {
             std::fs::write(dir.path().join("rows/04.json"), text).unwrap();
-            assert_eq!(keep.read(4, "quick").unwrap(), None);
+            assert_eq!(keep.read(4, "quick").unwrap(), Read::None);
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::experiments::Progress;
 use content::{FORM, Kept, Left, Report};
 use guests::Guests;
-use keep::Keep;
+use keep::{Keep, Read};
 use plan::Plan;
 use rows::{ALL, Row};
 use std::path::PathBuf;
@@ -65,31 +65,36 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Report> {
     {
         return Err(Error::Unable(format!("no row {number}: there are 1 to {}", ALL.len())));
     }
-    let keep = Keep::open(&options.out)?;
+    let program = crate::machine::program()?;
+    let keep = Keep::open(&options.out, &program)?;
     let guests = Guests::read(&options.out)?;
     let deadline = options.limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut report = Report { rows: Vec::new(), left: Vec::new() };
     for row in &ALL {
         let kept = keep.read(row.number, &command(row, options))?;
         let wanted = options.only.is_empty() || options.only.contains(&row.number);
-        if let Some(kept) = kept
-            && !(wanted && options.again.contains(&row.number))
-        {
-            report.rows.push(kept);
-            continue;
-        }
-        if !wanted {
-            continue;
-        }
+        let again = match kept {
+            Read::Kept(kept) if !(wanted && options.again.contains(&row.number)) => {
+                report.rows.push(*kept);
+                continue;
+            }
+            Read::OtherProgram if !wanted => {
+                report.left.push(other_program(row, options));
+                continue;
+            }
+            _ if !wanted => continue,
+            Read::OtherProgram => ", which another build of Landfast has measured",
+            Read::Kept(_) | Read::None => "",
+        };
         let mut plan = Plan {
             quick: options.quick,
             archive: options.archive.as_deref(),
             guests: &guests,
             deadline,
             out_of_time: false,
-            progress: &mut |what: &str| progress(&format!("row {}: {what}", row.number)),
+            progress: &mut |what: &str| progress(&format!("row {}{again}: {what}", row.number)),
         };
-        match measure(row, options, &mut plan) {
+        match measure(row, options, &program, &mut plan) {
             Ok(kept) => {
                 keep.write(&kept)?;
                 report.rows.push(kept);
@@ -110,6 +115,15 @@ fn left(row: &Row, why: &Error, out_of_time: bool) -> Left {
     }
 }
 
+/// A row that is kept, but not as this program measures it, and that is not to be measured now.
+fn other_program(row: &Row, options: &Options) -> Left {
+    let why = format!(
+        "what is kept was measured by another build of Landfast; `{}` measures it again",
+        command(row, options)
+    );
+    left(row, &Error::Unable(why), false)
+}
+
 /// What measures a row once more.
 fn command(row: &Row, options: &Options) -> String {
     let archive = options.archive.as_ref().filter(|_| row.takes_archive);
@@ -121,7 +135,7 @@ fn command(row: &Row, options: &Options) -> String {
     )
 }
 
-fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
+fn measure(row: &Row, options: &Options, program: &str, plan: &mut Plan<'_>) -> Result<Kept> {
     plan.step("waiting until the machine's own disks have what was written before")?;
     crate::sys::settle();
     let start = Instant::now();
@@ -137,6 +151,7 @@ fn measure(row: &Row, options: &Options, plan: &mut Plan<'_>) -> Result<Kept> {
         command: command(row, options),
         quick: options.quick,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program.to_owned(),
         machine: keep::machine(),
         ended_s: ended.as_secs(),
         took_s: start.elapsed().as_secs_f64(),
