@@ -26,8 +26,8 @@ pub fn untar_counts<'a>(puts: impl IntoIterator<Item = &'a Put>) -> Vec<Check> {
 }
 
 /// What rows say that call [`untar_in_time`](super::stand::Stand::untar_in_time).
-pub const FEWER_FILES: &str = "one file at a time is stopped after some seconds; on another server `untar` gets the first of the files, twice as \
-                               many as one at a time put there, so that both take about as long";
+pub const FEWER_FILES: &str = "one file at a time is stopped after some seconds; on another server `untar` gets the first of the files, eight \
+                               times as many as one at a time put there";
 
 /// The claims of `untar` on Landfast's log beside other servers that keep what they acknowledge, for each client of which there is one.
 /// `ours`: its files a second. `peers`: what was put on others, and whether by `untar`. `least`: so many times those of the quickest

@@ -3,6 +3,7 @@
 
 use super::content::Whose;
 use crate::error::{Context, Error, Result};
+use crate::limits::UNTAR_FILES_TIMES;
 use crate::measure::{Budget, Terms, Untarred, serial_untar_with};
 use crate::mounts::Filesystem;
 use crate::net::Link;
@@ -229,14 +230,14 @@ impl Archive {
         if archive.files == 0 { Err(unable(&"no regular file in it")) } else { Ok(archive) }
     }
 
-    /// Its first files, for a server on which the whole would take too long: twice as many as one that puts them one at a time has
-    /// put, so that it takes about the same time, or less.
+    /// Its first files, for a server on which the whole would take too long: [`UNTAR_FILES_TIMES`] those that were put there one at a
+    /// time.
     pub fn first(&self, one_at_a_time: &Put) -> Result<Archive> {
         let dir = crate::machine::scratch_dir("landfast-archive-")?;
         let mut archive = Archive { dir, files: 0, bytes: 0 };
         let what = || format!("write {}", archive.path().display());
         let mut out = BufWriter::new(File::create(archive.path()).context(what)?);
-        let files = one_at_a_time.files.max(1) * 2;
+        let files = one_at_a_time.files.max(1) * UNTAR_FILES_TIMES;
         let (files, bytes) = crate::tarball::write_first(files, &self.path(), &mut out)?;
         out.flush().context(what)?;
         (archive.files, archive.bytes) = (files, bytes);
@@ -400,7 +401,7 @@ impl Stand {
         Ok(put)
     }
 
-    /// The same on any server in about the time that one file at a time took: Landfast with its log gets the whole archive, others its
+    /// The same on any server in some seconds: Landfast with its log gets the whole archive, others its
     /// [first files](Archive::first).
     pub fn untar_in_time(&mut self, link: &Link, archive: &Archive, one_at_a_time: &Put) -> Result<Put> {
         if self.setup.name == Setup::LOG.name {
