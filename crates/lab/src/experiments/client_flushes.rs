@@ -1,7 +1,8 @@
 //! A tree of small files put on servers whose disks take a while to make something stable, at a round trip of 1 ms, by our client
 //! and by others, in turns ([`super::client_bench`]).
 //!
-//! All that is written is stable when a clock stops. nfs-ganesha flushes its disk for each file, Landfast its log for all that is
+//! All that is written is stable when a clock stops. nfs-ganesha stands on XFS mounted `wsync`, where names are stable with their reply as
+//! data is; Landfast on ext4 with a log. nfs-ganesha flushes its disk for each file, Landfast its log for all that is
 //! in flight together: a client that waits for each of its calls waits for each of these flushes, too. So it matters how much is
 //! in flight at a time. A client whose pace is measured, and not its time from start to end, looks better.
 
