@@ -311,7 +311,7 @@ mod tests {
         let text = table(&report()).to_string();
         let widest = text.lines().map(|line| line.trim_end().chars().count()).max();
         assert!(widest.is_some_and(|n| n <= 100), "{text}");
-        assert!(text.contains("nfs-ganesha, ext4       NOT DURABLE") && text.contains("98,765"), "{text}");
+        assert!(text.contains("nfs-ganesha, ext4        NOT DURABLE") && text.contains("98,765"), "{text}");
     }
 
     #[test]
