@@ -773,3 +773,105 @@ fn what_could_not_be_read_makes_nobody_sure() {
         "{words:?}"
     );
 }
+
+/// Some frames as those of several connections, in the order of time.
+fn merged(wires: impl IntoIterator<Item = Wire>) -> Wire {
+    let mut all = Wire::new(700);
+    all.frames = wires.into_iter().flat_map(|wire| wire.frames).collect();
+    all.frames.sort_by_key(|captured| captured.ns);
+    all
+}
+
+/// Two connections of one client, to two servers.
+fn two_servers() -> [Wire; 2] {
+    [1, 9].map(|server| {
+        let mut wire = Wire::new(700);
+        wire.acks = true;
+        wire.addrs.1 = [10, 0, 0, server];
+        wire.open();
+        wire.ack(true);
+        wire
+    })
+}
+
+/// A GETATTR that is answered after `takes`, and the client's acknowledgement. Returns when all of it is over.
+fn ask(wire: &mut Wire, now: i64, xid: u32, procedure: u32, takes: i64) -> i64 {
+    wire.now = now;
+    wire.send(true, &call(xid, 100_003, 3, procedure, &[0; 36]));
+    wire.wait(takes);
+    wire.send(false, &reply(xid, &[0; 88]));
+    wire.ack(true);
+    wire.now
+}
+
+/// The time of all parts, of all pairs.
+fn accounted_s(found: &Findings) -> f64 {
+    found.shares.total() + found.irregular_s + found.stalls.time_s
+}
+
+#[test]
+fn a_client_of_two_servers_does_not_wait_for_itself() {
+    // `cp` from one server to another: a call there, a call here.
+    let [mut from, mut to] = two_servers();
+    let mut now = from.now;
+    for xid in 1..=200 {
+        now = ask(&mut from, now + 20 * US, xid, proc::GETATTR, 5 * MS);
+        now = ask(&mut to, now + 20 * US, xid, proc::SETATTR, 5 * MS);
+    }
+    let (found, words) = find(&merged([from, to]));
+    let span = found.work.span_s.expect("a span");
+    assert!(found.shares.client < 0.05 * span, "{:?} of {span}", found.shares);
+    assert_ne!(found.verdict.expect("a verdict").first, Bound::Client, "{words:?}");
+    let all = accounted_s(&found);
+    assert!((0.98 * span..=1.001 * span).contains(&all), "{all} of {span}");
+    assert_eq!(found.pairs.len(), 2);
+    for pair in &found.pairs {
+        assert!((pair.shares.total() - span / 2.0).abs() < 0.02 * span, "{pair:?}");
+        assert!((pair.in_flight - 1.0).abs() < 1e-9, "{pair:?}");
+    }
+    assert!((found.terms.in_flight - 1.0).abs() < 1e-9, "{:?}", found.terms);
+    let (seconds, took) = again(&found);
+    assert!((seconds / took - 1.0).abs() < 0.1, "{seconds} of {took}: {:?}", found.terms);
+}
+
+#[test]
+fn calls_to_two_servers_at_once_share_the_time() {
+    let [mut one, mut other] = two_servers();
+    let mut now = one.now;
+    for xid in 1..=200 {
+        let ended = ask(&mut one, now, xid, proc::GETATTR, 5 * MS);
+        now = ask(&mut other, now + US, xid, proc::GETATTR, 5 * MS).max(ended) + 20 * US;
+    }
+    let (found, _) = find(&merged([one, other]));
+    let span = found.work.span_s.expect("a span");
+    let all = accounted_s(&found);
+    assert!((0.98 * span..=1.001 * span).contains(&all), "{all} of {span}");
+    assert!((found.terms.in_flight - 2.0).abs() < 0.01, "{:?}", found.terms);
+    let (seconds, took) = again(&found);
+    assert!((seconds / took - 1.0).abs() < 0.1, "{seconds} of {took}: {:?}", found.terms);
+}
+
+#[test]
+fn hosts_that_mount_each_other_keep_their_losses_and_round_trips_apart() {
+    // From .2 to .1 a long way on which answers are lost too; from .1 to .2 neither.
+    let far = untar(&World { rtt: 10 * MS, loses: 20, ..lan() }, End::Server, 40);
+    let mut near = Wire::new(900);
+    near.acks = true;
+    near.addrs = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    near.open();
+    near.ack(true);
+    let mut now = near.now;
+    for xid in 1..=1000 {
+        now = ask(&mut near, now + 50 * US, xid, proc::GETATTR, 200 * US);
+    }
+    let (far_alone, near_alone) = (find(&far).0, find(&near).0);
+    let (found, _) = find(&merged([near, far]));
+    let of = |client: &str| {
+        found.pairs.iter().find(|pair| pair.ends.expect("addresses").0.to_string() == client).expect("it")
+    };
+    for (pair, alone) in [(of("10.0.0.2"), &far_alone.pairs[0]), (of("10.0.0.1"), &near_alone.pairs[0])] {
+        assert!((pair.shares.loss - alone.shares.loss).abs() < 0.01, "{:?} {:?}", pair.shares, alone.shares);
+        assert!((pair.round_trip_ns / alone.round_trip_ns - 1.0).abs() < 0.01, "{pair:?} {alone:?}");
+    }
+    assert!(far_alone.shares.loss > 1.0);
+}

@@ -333,15 +333,16 @@ fn several(pairs: &[Pair]) -> bool {
     of_all.is_empty()
 }
 
-/// Turns the accumulated calls into findings.
+/// Turns the accumulated calls into findings. `busy_ns`: nanoseconds in which clients had calls in flight.
 pub(super) fn find(
     books: Vec<(Option<Addresses>, u8, Book)>,
+    busy_ns: f64,
     follows: &Follows,
     series: Series,
     files: Files,
     compounds: Compounds,
 ) -> Findings {
-    let mut sums = Sums::default();
+    let mut sums = Sums { busy: busy_ns, ..Sums::default() };
     let mut pauses = Vec::new();
     let mut pairs: Vec<Pair> = books
         .into_iter()
@@ -402,15 +403,15 @@ struct Sums {
     floor_ns: f64,
     persistence_ns: f64,
     server_ns: f64,
+    /// Nanoseconds in which clients had calls in flight: counted once, and counted once per call.
     busy: f64,
     under_way: f64,
     moving: f64,
     bytes_up: u64,
     bytes_down: u64,
     files: u64,
-    spans_s: f64,
-    first_ns: Option<i64>,
-    last_ns: i64,
+    /// First call and last reply of each client.
+    spans: BTreeMap<Option<IpAddr>, (i64, i64)>,
     sides: BTreeMap<&'static str, (u64, Option<Side>)>,
 }
 
@@ -485,15 +486,16 @@ impl Sums {
         self.synchronous += pair.synchronous;
         self.round_trip_ns += pair.round_trip_ns * calls;
         self.floor_ns += floor * calls;
-        self.busy += book.busy;
         self.under_way += book.under_way;
         self.moving += (book.moving - book.paused).max(0.0);
         self.bytes_up += book.bytes_up;
         self.bytes_down += book.bytes_down;
         self.files += book.files_made;
-        self.spans_s += pair.span_s;
-        self.first_ns = [self.first_ns, book.first_ns].into_iter().flatten().min();
-        self.last_ns = self.last_ns.max(book.last_ns);
+        if let Some(first_ns) = book.first_ns {
+            let client = pair.ends.map(|(client, _)| client);
+            let span = self.spans.entry(client).or_insert((first_ns, book.last_ns));
+            *span = (span.0.min(first_ns), span.1.max(book.last_ns));
+        }
         let side = self.sides.entry(pair.side.name()).or_default();
         *side = (side.0 + pair.calls, Some(pair.side));
     }
@@ -504,10 +506,17 @@ impl Sums {
         most.and_then(|(_, side)| *side).unwrap_or(Side::Unknown)
     }
 
+    /// From the first call to the last reply, in seconds.
+    fn span_s(&self) -> Option<f64> {
+        let first = self.spans.values().map(|(first, _)| *first).min()?;
+        let last = self.spans.values().map(|(_, last)| *last).max()?;
+        Some((last - first).max(0) as f64 * S)
+    }
+
     /// The average number of clients at work at the same time.
     fn beside(&self) -> f64 {
-        let span = self.first_ns.map_or(0.0, |first| (self.last_ns - first).max(0) as f64 * S);
-        if span > 0.0 { (self.spans_s / span).max(1.0) } else { 1.0 }
+        let spans: f64 = self.spans.values().map(|(first, last)| (last - first).max(0) as f64 * S).sum();
+        self.span_s().filter(|span| *span > 0.0).map_or(1.0, |span| (spans / span).max(1.0))
     }
 
     fn terms(&self) -> Terms {
@@ -534,7 +543,7 @@ impl Sums {
             bytes: self.bytes_up,
             calls: self.calls,
             synchronous_calls: self.synchronous,
-            span_s: self.first_ns.map(|first| (self.last_ns - first).max(0) as f64 * S),
+            span_s: self.span_s(),
         }
     }
 }

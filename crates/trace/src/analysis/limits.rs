@@ -1,6 +1,6 @@
 //! Limits of what the analysis remembers of a capture.
 
-/// Calls of one client to one server that are laid beside each other. Beyond that, what overlaps the oldest is
+/// Calls of one client that are laid beside each other. Beyond that, what overlaps the oldest is
 /// accounted for without later calls.
 pub const PENDING_MAX: usize = 256;
 
@@ -8,8 +8,11 @@ pub const PENDING_MAX: usize = 256;
 /// accounted for. Beyond that the oldest is forgotten.
 pub const ASIDES_MAX: usize = 256;
 
-/// Pairs of client and server that are distinguished. Later ones are merged.
+/// Pairs of client and server that are distinguished, and clients. Later ones are merged.
 pub const PAIRS_MAX: usize = 90;
+
+/// Connections of which it is remembered which end is the client. Of later ones it is the end that is a known client.
+pub const CONNECTIONS_KNOWN_MAX: usize = 7000;
 
 /// Kinds of client pauses, by the operations before and after, that are distinguished over all clients. Later ones
 /// count by the known ones.

@@ -1,7 +1,6 @@
 //! Where the time of the captured work went, and what bounds it. No I/O.
 //!
-//! - `sweep` lays each client's calls to each server beside each other in time and decides what each instant was
-//!   spent on.
+//! - `sweep` lays each client's calls beside each other in time and decides what each instant was spent on.
 //! - [`spread`] keeps this as distributions.
 //! - [`findings`] computes the parts of the time from them, once the round trip is known.
 
@@ -29,14 +28,16 @@ use book::{Book, Compounds, Follows};
 use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;
-use foldhash::HashMap;
+use foldhash::fast::FixedState;
+use foldhash::{HashMap, HashSet};
 use label::{BESIDE, UNKNOWN, V4};
 pub use label::{is_v4, name};
 use landfast_nfs::v4::OpNum;
-use limits::{FOLLOWS_MAX, PAIRS_MAX};
+use limits::{CONNECTIONS_KNOWN_MAX, FOLLOWS_MAX, PAIRS_MAX};
 use longest::Long;
 use series::Series;
-use std::net::IpAddr;
+use std::hash::{BuildHasher, Hasher};
+use std::net::{IpAddr, SocketAddr};
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
 use think::{About, Think, Track};
 
@@ -80,27 +81,43 @@ fn class(call: &Call, reply: &Reply) -> Class {
 /// Observes the calls of all clients.
 #[derive(Default)]
 pub struct Analysis {
-    /// The index of each pair of client and server.
-    places: HashMap<(IpAddr, IpAddr), usize>,
+    /// Of each pair of client and server.
+    places: HashMap<(IpAddr, IpAddr), Place>,
     /// The result of the last lookup.
-    last: Option<((IpAddr, IpAddr), usize)>,
-    pairs: Vec<Pair>,
-    others: Option<Box<Pair>>,
+    last: Option<((IpAddr, IpAddr), Place)>,
+    /// The books of the pairs. What is beyond the limit has one more book, the last.
+    books: Vec<Book>,
+    /// The index of each client.
+    client_places: HashMap<IpAddr, usize>,
+    /// What is beyond the limit is one more client, the last.
+    clients: Vec<Client>,
+    /// Connections on which there were calls: they tell which end is the client.
+    connections: HashSet<u64>,
     common: Common,
     both: Option<Both>,
 }
 
-struct Pair {
-    number: u8,
+/// Where a pair of client and server is kept.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    book: u8,
+    client: usize,
+}
+
+/// The book of all pairs beyond the limit.
+const OTHERS: u8 = {
+    assert!(PAIRS_MAX < u8::MAX as usize);
+    PAIRS_MAX as u8
+};
+
+struct Client {
     sweep: Sweep,
-    book: Book,
     track: Track,
 }
 
-impl Pair {
-    fn new(number: usize) -> Self {
-        let number = u8::try_from(number).unwrap_or(u8::MAX);
-        Pair { number, sweep: Sweep::new(), book: Book::default(), track: Track::default() }
+impl Client {
+    fn new() -> Self {
+        Client { sweep: Sweep::new(), track: Track::default() }
     }
 }
 
@@ -112,35 +129,42 @@ struct Common {
     files: Files,
     compounds: Compounds,
     think: Think,
+    /// Nanoseconds in which clients had calls in flight.
+    busy: f64,
 }
 
-/// A pair's book and the shared part, while calls are accounted for.
+/// The books of the pairs and the shared part, while calls are accounted for.
 struct Writer<'a> {
-    /// The number of the pair.
-    pair: u8,
-    book: &'a mut Book,
+    books: &'a mut [Book],
     common: &'a mut Common,
+}
+
+impl Writer<'_> {
+    fn book(&mut self, pair: Option<u8>) -> Option<&mut Book> {
+        self.books.get_mut(usize::from(pair?))
+    }
 }
 
 impl Ledger for Writer<'_> {
     fn spent(&mut self, spent: &Spent) {
         let Spent { exchange, wait, moving, paused, lost } = spent;
+        let Some(book) = self.book(exchange.pair) else { return };
         let ns = exchange.waited_ns;
         let network = exchange.network_ns.map(|network| network.clamp(0, ns));
         let rest = ns - network.unwrap_or(0);
         let part = if ns > 0 { rest as f64 / ns as f64 } else { 1.0 };
         if let Some(network) = network {
-            self.book.split += 1;
-            self.book.network_ns += network as f64;
-            self.book.network += wait * (1.0 - part);
+            book.split += 1;
+            book.network_ns += network as f64;
+            book.network += wait * (1.0 - part);
         }
-        self.book.waits[exchange.class as usize].add(rest.unsigned_abs(), wait * part);
+        book.waits[exchange.class as usize].add(rest.unsigned_abs(), wait * part);
         let label = usize::from(exchange.label);
-        if self.book.labels.len() <= label {
-            self.book.labels.resize(label + 1, 0);
+        if book.labels.len() <= label {
+            book.labels.resize(label + 1, 0);
         }
-        self.book.labels[label] = self.book.labels[label].saturating_add(1);
-        self.book.longest.add(Long {
+        book.labels[label] = book.labels[label].saturating_add(1);
+        book.longest.add(Long {
             rest_ns: rest.unsigned_abs(),
             network_ns: network.unwrap_or(0).unsigned_abs(),
             from_ns: exchange.at[1],
@@ -150,9 +174,9 @@ impl Ledger for Writer<'_> {
             class: exchange.class,
             label: exchange.label,
         });
-        self.book.moving += moving;
-        self.book.paused += paused;
-        self.book.lost += lost;
+        book.moving += moving;
+        book.paused += paused;
+        book.lost += lost;
         let step = self.common.series.at(exchange.at[3]);
         step.calls += 1;
         step.wait_ns += ns as f64;
@@ -163,32 +187,43 @@ impl Ledger for Writer<'_> {
         }
     }
 
-    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64, whole: bool) {
+    fn gap(&mut self, before: u8, after: &Exchange, from_ns: i64, to_ns: i64, whole: bool) {
         let ns = to_ns.saturating_sub(from_ns);
+        let Exchange { pair: Some(pair), label: after, .. } = *after else { return };
+        let Some(book) = self.book(Some(pair)) else { return };
         if whole {
-            let least = &mut self.book.gap_least_ns;
+            let least = &mut book.gap_least_ns;
             *least = Some(least.map_or(ns.unsigned_abs(), |least| least.min(ns.unsigned_abs())));
         }
-        self.book.gaps.add(ns.unsigned_abs(), ns as f64);
-        self.book.idle.pause(from_ns, to_ns);
+        book.gaps.add(ns.unsigned_abs(), ns as f64);
+        book.idle.pause(from_ns, to_ns);
         let follows = &mut self.common.follows;
-        let key = (self.pair, before, after);
+        let key = (pair, before, after);
         if follows.len() < FOLLOWS_MAX || follows.contains_key(&key) {
             follows.entry(key).or_default().add(ns.unsigned_abs(), ns as f64);
         }
         self.common.series.span(from_ns, to_ns, |step, ns| step.idle_ns += ns);
     }
 
-    fn apart(&mut self, from_ns: i64, to_ns: i64, lost: bool) {
-        let of = if lost { &mut self.book.lost } else { &mut self.book.moving };
+    fn apart(&mut self, after: &Exchange, from_ns: i64, to_ns: i64, lost: bool) {
+        let Some(book) = self.book(after.pair) else { return };
+        let of = if lost { &mut book.lost } else { &mut book.moving };
         *of += (to_ns - from_ns) as f64;
     }
 
-    fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64) {
+    fn busy(&mut self, calls: &[(Option<u8>, usize)], from_ns: i64, to_ns: i64) {
         let ns = (to_ns - from_ns) as f64;
-        self.book.busy += ns;
-        self.book.under_way += ns * calls as f64;
-        self.common.series.span(from_ns, to_ns, |step, ns| step.under_way_ns += ns * calls as f64);
+        let mut all = 0;
+        for (pair, calls) in calls {
+            let Some(book) = self.book(*pair) else { continue };
+            book.busy += ns;
+            book.under_way += ns * *calls as f64;
+            all += calls;
+        }
+        if all > 0 {
+            self.common.busy += ns;
+            self.common.series.span(from_ns, to_ns, |step, ns| step.under_way_ns += ns * all as f64);
+        }
     }
 }
 
@@ -201,13 +236,17 @@ impl Analysis {
         let sweep =
             limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
         let longest = longest::Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
-        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread + longest);
+        let pair = (size_of::<Book>() + size_of::<Client>()) * 3 / 2;
+        let pairs = (PAIRS_MAX + 1) * (pair + sweep + 7 * spread + longest);
+        let connections =
+            (CONNECTIONS_KNOWN_MAX * 8 / 7).next_power_of_two() * 3 / 2 * (size_of::<u64>() + 1);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
         let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;
         let timed = timed
             * (limits::TIMED_CALLS_MAX * size_of::<typical::Timed>() * 3 / 2 + size_of::<typical::Steps>());
         let compounds = limits::SHAPES_MAX * (spread + limits::SHAPE_OPERATIONS_MAX);
         pairs
+            + connections
             + (FOLLOWS_MAX + 2) * spread
             + (limits::FILES_MAX + limits::SHAPES_MAX) * file
             + timed
@@ -223,24 +262,33 @@ impl Analysis {
         Analysis { both: Some(Both::new(other)), ..Analysis::default() }
     }
 
-    fn pair(&mut self, client: IpAddr, server: IpAddr) -> (&mut Pair, &mut Common) {
+    /// Where the calls of a client to a server are kept, from the first wanted call on.
+    fn pair(&mut self, client: IpAddr, server: IpAddr) -> Place {
         let key = (client, server);
-        let place = match self.place(key) {
-            None if self.pairs.len() < PAIRS_MAX => {
-                self.places.insert(key, self.pairs.len());
-                self.pairs.push(Pair::new(self.pairs.len()));
-                Some(self.pairs.len() - 1)
+        if let Some(place) = self.place(key) {
+            return place;
+        }
+        let client = self.client(client).unwrap_or_else(|| {
+            let number = self.clients.len().min(PAIRS_MAX);
+            if number < PAIRS_MAX {
+                self.client_places.insert(client, number);
             }
-            place => place,
-        };
-        let pair = match place {
-            Some(place) => &mut self.pairs[place],
-            None => self.others.get_or_insert_with(|| Box::new(Pair::new(PAIRS_MAX))),
-        };
-        (pair, &mut self.common)
+            if self.clients.len() <= number {
+                self.clients.push(Client::new());
+            }
+            number
+        });
+        if self.books.len() < PAIRS_MAX {
+            let place = Place { book: u8::try_from(self.books.len()).unwrap_or(OTHERS), client };
+            self.books.push(Book::default());
+            self.places.insert(key, place);
+            return place;
+        }
+        self.books.resize_with(PAIRS_MAX + 1, Book::default);
+        Place { book: OTHERS, client }
     }
 
-    fn place(&mut self, key: (IpAddr, IpAddr)) -> Option<usize> {
+    fn place(&mut self, key: (IpAddr, IpAddr)) -> Option<Place> {
         if let Some((last, place)) = self.last
             && last == key
         {
@@ -251,34 +299,48 @@ impl Analysis {
         Some(place)
     }
 
+    fn client(&self, client: IpAddr) -> Option<usize> {
+        self.client_places.get(&client).copied()
+    }
+
+    /// Client and server of a connection, either of which may be `from`. If calls came both ways or none is known to
+    /// have come, it is the pair that is known.
+    fn parties(&mut self, ends: Ends) -> Option<(Ends, Place)> {
+        let ways = [ends, Ends { from: ends.to, to: ends.from }];
+        let called = ways.into_iter().find(|way| self.connections.contains(&connection(*way)));
+        called.into_iter().chain(ways).find_map(|way| Some((way, self.place((way.from.ip(), way.to.ip()))?)))
+    }
+
+    /// A call is in flight from now on.
+    fn begins(&mut self, client: usize, ends: Ends, xid: u32, first_ns: i64) {
+        let connection = connection(ends);
+        if self.connections.len() < CONNECTIONS_KNOWN_MAX {
+            self.connections.insert(connection);
+        }
+        self.clients[client].sweep.call(connection, xid, first_ns);
+    }
+
     /// What a connection did outside its calls. Returns whether the connection is known.
     fn aside(&mut self, ends: Ends, from_ns: i64, to_ns: i64, lost: bool) -> bool {
-        // Either end may be the client.
-        for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
-            if let Some(place) = self.place((client.ip(), server.ip())) {
-                let connection = connection(client.port(), server.port());
-                self.pairs[place].sweep.aside(Aside { connection, from_ns, to_ns, lost });
-                return true;
-            }
-        }
-        false
+        let Some((ends, place)) = self.parties(ends) else { return false };
+        let aside = Aside { connection: connection(ends), from_ns, to_ns, lost };
+        self.clients[place.client].sweep.aside(aside);
+        true
     }
 
     /// The findings at the end of the capture.
     pub fn finish(mut self) -> Findings {
-        let others = self.others.take().map(|pair| (None, *pair));
+        for client in &mut self.clients {
+            client.sweep.finish(&mut Writer { books: &mut self.books, common: &mut self.common });
+        }
         let mut ends: Vec<_> = self.places.into_iter().collect();
-        ends.sort_unstable_by_key(|(_, place)| *place);
-        let pairs = ends.into_iter().map(|(key, _)| Some(key)).zip(self.pairs).chain(others);
-        let mut books: Vec<_> = pairs
-            .map(|(key, Pair { number, mut sweep, mut book, .. })| {
-                sweep.finish(&mut Writer { pair: number, book: &mut book, common: &mut self.common });
-                (key, number, book)
-            })
-            .collect();
+        ends.sort_unstable_by_key(|(_, place)| place.book);
+        let keys = ends.into_iter().map(|(key, _)| Some(key)).chain([None]);
+        let mut books: Vec<_> =
+            keys.zip(0..).zip(self.books).map(|((key, number), book)| (key, number, book)).collect();
         books.sort_by_key(|(key, ..)| *key);
-        let Common { follows, series, files, compounds, think } = self.common;
-        let mut found = findings::find(books, &follows, series, files, compounds);
+        let Common { follows, series, files, compounds, think, busy } = self.common;
+        let mut found = findings::find(books, busy, &follows, series, files, compounds);
         let client_s = found.terms.think_s * found.work.calls as f64;
         think.divide(&mut found.terms, client_s, found.work.calls, found.work.files);
         Findings { both: self.both, ..found }
@@ -309,6 +371,29 @@ fn sane(ns: i64) -> i64 {
     ns.clamp(-(i64::MAX / 4), i64::MAX / 4)
 }
 
+/// The status of a reply, if it is not of success.
+fn error(reply: &Reply) -> u32 {
+    match reply.head.outcome {
+        Outcome::Done(status) => status.unwrap_or(0),
+        Outcome::NotTaken(n) => n,
+        Outcome::Denied => 1,
+    }
+}
+
+impl Exchange {
+    /// A call with its reply, in no book. `None`: their times are not known.
+    fn of(connection: u64, call: &Call, reply: &Reply) -> Option<Self> {
+        let (whole, end) = (call.times.last?, reply.times.last?);
+        // A failed call had nothing to make durable.
+        let class = if error(reply) == 0 { class(call, reply) } else { Class::Light };
+        let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
+        let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
+        let waited_ns = (at[2] - at[1] - call.times.on_line_ns[1] - reply.times.on_line_ns[0]).max(0);
+        let label = label(call, reply);
+        Some(Exchange { pair: None, connection, class, label, at, waited_ns, paused_ns, network_ns: None })
+    }
+}
+
 /// When the bytes of a call and its reply were on a slow link: before the call was captured, after it, before the
 /// reply, and after it.
 fn on_line(exchange: &Exchange, call: &Times, reply: &Times) -> [Option<Aside>; 4] {
@@ -326,8 +411,21 @@ fn on_line(exchange: &Exchange, call: &Times, reply: &Times) -> [Option<Aside>; 
     })
 }
 
-fn connection(client_port: u16, server_port: u16) -> u32 {
-    u32::from(client_port) << 16 | u32::from(server_port)
+/// A number for a connection, from client to server.
+fn connection(Ends { from, to }: Ends) -> u64 {
+    let mut hasher = FixedState::with_seed(0).build_hasher();
+    for end in [from, to] {
+        match end {
+            SocketAddr::V4(end) => {
+                hasher.write_u64(u64::from(end.ip().to_bits()) << 16 | u64::from(end.port()));
+            }
+            SocketAddr::V6(end) => {
+                hasher.write_u128(end.ip().to_bits());
+                hasher.write_u16(end.port());
+            }
+        }
+    }
+    hasher.finish()
 }
 
 impl Observer for Analysis {
@@ -335,57 +433,47 @@ impl Observer for Analysis {
         if !counts(call) {
             return;
         }
-        let (pair, _) = self.pair(ends.from.ip(), ends.to.ip());
+        let place = self.pair(ends.from.ip(), ends.to.ip());
         let first = sane(call.times.first.ns);
-        pair.book.first_ns = Some(pair.book.first_ns.map_or(first, |ns| ns.min(first)));
-        pair.sweep.call(connection(ends.from.port(), ends.to.port()), call.head.xid, first);
+        let book = &mut self.books[usize::from(place.book)];
+        book.first_ns = Some(book.first_ns.map_or(first, |ns| ns.min(first)));
+        self.begins(place.client, ends, call.head.xid, first);
     }
 
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
         if !counts(call) {
             return;
         }
-        let label = label(call, reply);
-        let error = match reply.head.outcome {
-            Outcome::Done(status) => status.unwrap_or(0),
-            Outcome::NotTaken(n) => n,
-            Outcome::Denied => 1,
-        };
-        // A failed call had nothing to make durable.
-        let class = if error == 0 { class(call, reply) } else { Class::Light };
-        let connection = connection(ends.to.port(), ends.from.port());
-        let times = (call.times.last, reply.times.last);
-        let exchange = if let (Some(whole), Some(end)) = times {
-            let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
-            let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
-            let network_ns = self.both.as_mut().and_then(|both| both.network_ns(label, call, reply));
-            let waited_ns = (at[2] - at[1] - call.times.on_line_ns[1] - reply.times.on_line_ns[0]).max(0);
-            Some(Exchange { connection, class, label, at, waited_ns, paused_ns, network_ns })
-        } else {
-            None
-        };
-        let (pair, common) = self.pair(ends.to.ip(), ends.from.ip());
+        let error = error(reply);
+        let place = self.pair(ends.to.ip(), ends.from.ip());
+        let connection = connection(Ends { from: ends.to, to: ends.from });
+        let exchange = Exchange::of(connection, call, reply).map(|exchange| {
+            let network_ns = self.both.as_mut().and_then(|both| both.network_ns(exchange.label, call, reply));
+            Exchange { pair: Some(place.book), network_ns, ..exchange }
+        });
+        let Client { sweep, track } = &mut self.clients[place.client];
+        let book = &mut self.books[usize::from(place.book)];
         let line = exchange.map_or([None; 4], |e| on_line(&e, &call.times, &reply.times));
-        line.into_iter().take(3).flatten().for_each(|aside| pair.sweep.aside(aside));
-        pair.book.on_line |= line.iter().any(Option::is_some);
-        pair.book.bytes_up += call.times.bytes;
-        pair.book.bytes_down += reply.times.bytes;
+        line.into_iter().take(3).flatten().for_each(|aside| sweep.aside(aside));
+        book.on_line |= line.iter().any(Option::is_some);
+        book.bytes_up += call.times.bytes;
+        book.bytes_down += reply.times.bytes;
         if error == 0 {
-            pair.book.files_made += u64::from(call.head.facts.makes);
+            book.files_made += u64::from(call.head.facts.makes);
         }
-        if times.1.is_some() {
+        if reply.times.last.is_some() {
             // If the clock was set back, a reply is older than its call.
-            let at = [Some(call.times.first), times.0, Some(reply.times.first), times.1];
+            let at = [Some(call.times.first), call.times.last, Some(reply.times.first), reply.times.last];
             let latest = at.into_iter().flatten().map(|stamp| sane(stamp.ns)).max();
-            pair.book.last_ns = pair.book.last_ns.max(latest.unwrap_or(0));
+            book.last_ns = book.last_ns.max(latest.unwrap_or(0));
         }
         let xid = call.head.xid;
-        let writer = &mut Writer { pair: pair.number, book: &mut pair.book, common };
-        pair.sweep.reply(xid, connection, exchange, writer);
-        line[3].into_iter().for_each(|aside| pair.sweep.aside(aside));
-        let Some(Exchange { at, network_ns, .. }) = exchange else { return };
+        let common = &mut self.common;
+        sweep.reply(xid, connection, exchange, &mut Writer { books: &mut self.books, common });
+        line[3].into_iter().for_each(|aside| sweep.aside(aside));
+        let Some(Exchange { at, network_ns, label, class, .. }) = exchange else { return };
         if label == BESIDE {
-            return common.think.call(&mut pair.track, at[0], at[3], About::default());
+            return common.think.call(track, at[0], at[3], About::default());
         }
         if call.head.kind.is_compound() {
             common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
@@ -400,7 +488,7 @@ impl Observer for Analysis {
             network_ns,
             ends: (ends.to.ip(), ends.from.ip()),
         });
-        common.think.call(&mut pair.track, at[0], at[3], about);
+        common.think.call(track, at[0], at[3], about);
     }
 
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
@@ -415,18 +503,15 @@ impl Observer for Analysis {
     }
 
     fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
-        for (client, server, [up, down]) in
-            [(ends.from, ends.to, shortest), (ends.to, ends.from, [shortest[1], shortest[0]])]
-        {
-            if let Some(place) = self.place((client.ip(), server.ip())) {
-                for (best, new) in self.pairs[place].book.acknowledged.iter_mut().zip([up, down]) {
-                    let bare = [*best, new].into_iter().flatten().any(|shortest| shortest.bare);
-                    *best = [*best, new].into_iter().flatten().min_by_key(|shortest| shortest.ns);
-                    *best = best.map(|best| Shortest { bare, ..best });
-                }
-                return;
-            }
+        let Some((way, place)) = self.parties(ends) else { return };
+        let ways = if way == ends { shortest } else { [shortest[1], shortest[0]] };
+        let book = &mut self.books[usize::from(place.book)];
+        for (best, new) in book.acknowledged.iter_mut().zip(ways) {
+            let bare = [*best, new].into_iter().flatten().any(|shortest| shortest.bare);
+            *best = [*best, new].into_iter().flatten().min_by_key(|shortest| shortest.ns);
+            *best = best.map(|best| Shortest { bare, ..best });
         }
+        self.connections.remove(&connection(way));
     }
 }
 

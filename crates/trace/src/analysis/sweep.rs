@@ -1,5 +1,5 @@
-//! Lays one client's calls to one server beside each other in time and decides what each instant was spent on. No
-//! I/O.
+//! Lays the calls of one client beside each other in time, to whichever servers, and decides what each instant was
+//! spent on. No I/O.
 //!
 //! - Several calls in flight share an instant in equal parts.
 //! - While bytes of another message cross its connection, a pending call waits for these bytes.
@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
-    pub connection: u32,
+    /// The number of client and server, in whose book it is. `None`: it is in no book, but takes its time.
+    pub pair: Option<u8>,
+    pub connection: u64,
     /// What the server had to do.
     pub class: Class,
     /// A short name of the operation, to tell what follows what.
@@ -46,7 +48,7 @@ pub(super) struct Spent {
 /// A time in which a connection did something outside its calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aside {
-    pub connection: u32,
+    pub connection: u64,
     /// Start, in nanoseconds.
     pub from_ns: i64,
     pub to_ns: i64,
@@ -56,12 +58,14 @@ pub(super) struct Aside {
 
 pub(super) trait Ledger {
     fn spent(&mut self, spent: &Spent);
-    /// Nothing was in flight between these two operations. `whole`: this is the whole pause between them.
-    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64, whole: bool);
-    /// No call was in flight, and a connection made no progress after a loss, or had bytes in flight.
-    fn apart(&mut self, from_ns: i64, to_ns: i64, lost: bool);
-    /// This many calls were in flight.
-    fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64);
+    /// Nothing was in flight between the operation `before` and the call `after`. `whole`: this is the whole pause
+    /// between two calls to the same server.
+    fn gap(&mut self, before: u8, after: &Exchange, from_ns: i64, to_ns: i64, whole: bool);
+    /// No call was in flight before the call `after`, and a connection made no progress after a loss, or had bytes in
+    /// flight.
+    fn apart(&mut self, after: &Exchange, from_ns: i64, to_ns: i64, lost: bool);
+    /// Calls were in flight: so many of each pair.
+    fn busy(&mut self, calls: &[(Option<u8>, usize)], from_ns: i64, to_ns: i64);
 }
 
 /// The accumulated shares of a connection.
@@ -98,8 +102,8 @@ struct Marks {
 /// Pending calls by connection and transaction id. Mostly there is one.
 #[derive(Debug, Default)]
 struct Open {
-    one: Option<((u32, u32), i64)>,
-    more: HashMap<(u32, u32), i64>,
+    one: Option<((u64, u32), i64)>,
+    more: HashMap<(u64, u32), i64>,
 }
 
 impl Open {
@@ -107,16 +111,18 @@ impl Open {
         self.one.is_none() && self.more.is_empty()
     }
 
-    fn insert(&mut self, call: (u32, u32), first_ns: i64) {
+    /// A call that is sent again stays in flight since the first time.
+    fn insert(&mut self, call: (u64, u32), first_ns: i64) {
         match &mut self.one {
-            one @ None => *one = Some((call, first_ns)),
             Some((known, _)) if *known == call => {}
+            _ if self.more.contains_key(&call) => {}
+            one @ None => *one = Some((call, first_ns)),
             Some(_) if self.more.len() < PENDING_MAX => _ = self.more.insert(call, first_ns),
             Some(_) => {}
         }
     }
 
-    fn remove(&mut self, call: (u32, u32)) {
+    fn remove(&mut self, call: (u64, u32)) {
         if self.one.is_some_and(|(known, _)| known == call) {
             self.one = None;
         } else if !self.more.is_empty() {
@@ -148,10 +154,10 @@ pub(super) struct Sweep {
     /// is delayed, so that more of them come in time.
     later: bool,
     /// The connection of the first call, and whether others had calls, too.
-    first: Option<u32>,
+    first: Option<u64>,
     several: bool,
-    /// The operation of the call that ended last.
-    last: u8,
+    /// The operation of the call that ended last, and its pair.
+    last: (u8, Option<u8>),
 }
 
 impl Sweep {
@@ -164,17 +170,17 @@ impl Sweep {
             later: false,
             first: None,
             several: false,
-            last: 0,
+            last: (0, None),
         }
     }
 
-    pub fn call(&mut self, connection: u32, xid: u32, first_ns: i64) {
+    pub fn call(&mut self, connection: u64, xid: u32, first_ns: i64) {
         self.open.insert((connection, xid), first_ns);
         self.several |= *self.first.get_or_insert(connection) != connection;
     }
 
     /// A call was answered, or never will be. `exchange` is set if its times are known.
-    pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
+    pub fn reply(&mut self, xid: u32, connection: u64, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
         self.open.remove((connection, xid));
         if let Some(exchange) = exchange {
             if self.open.is_empty() && self.pending.is_empty() && self.asides.is_empty() && !self.later {
@@ -232,13 +238,13 @@ impl Sweep {
         let [begun, whole, answered, ended] = e.at;
         let at = self.at.unwrap_or(begun);
         if begun > at {
-            ledger.gap(self.last, e.label, at, begun, true);
+            ledger.gap(self.last.0, e, at, begun, self.last.1 == e.pair);
         }
         if ended > begun {
-            ledger.busy(1, begun, ended);
+            ledger.busy(&[(e.pair, 1)], begun, ended);
         }
         self.at = Some(ended);
-        self.last = e.label;
+        self.last = (e.label, e.pair);
         let moving = ((whole - begun) + (ended - answered)) as f64;
         let paused = (e.paused_ns as f64).clamp(0.0, moving);
         ledger.spent(&Spent { exchange, wait: (answered - whole) as f64, moving, paused, lost: 0.0 });
@@ -294,8 +300,10 @@ impl Sweep {
         beyond.rev().for_each(|aside| self.asides.push_front(Aside { from_ns: end, ..*aside }));
         events.sort_unstable();
         let mut marks = vec![Marks::default(); now.len()];
-        let mut lines: HashMap<u32, RegressionLine> = HashMap::new();
+        let mut lines: HashMap<u64, RegressionLine> = HashMap::new();
         let (mut under_way, mut shared) = (0usize, 0.0);
+        // The same by pair.
+        let mut of_pairs: Vec<(Option<u8>, usize)> = Vec::new();
         for (ns, what, i) in events {
             if what >= 4 && self.at.is_none() {
                 continue;
@@ -304,9 +312,10 @@ impl Sweep {
             if ns > at {
                 if under_way > 0 {
                     shared += (ns - at) as f64 / under_way as f64;
-                    ledger.busy(under_way, at, ns);
+                    ledger.busy(&of_pairs, at, ns);
                 } else if what == 0 {
-                    let label = now[i as usize].label;
+                    let after = &now[i as usize];
+                    let (before, pair) = self.last;
                     let mut from = at;
                     // A connection without progress is so at the end of a pause, when the lost data is sent again.
                     // Bytes in flight are so at the beginning.
@@ -314,14 +323,14 @@ impl Sweep {
                         let (begun, ended) = (aside.from_ns.max(from), aside.to_ns.min(ns));
                         if begun < ended {
                             if from < begun {
-                                ledger.gap(self.last, label, from, begun, false);
+                                ledger.gap(before, after, from, begun, false);
                             }
-                            ledger.apart(begun, ended, aside.lost);
+                            ledger.apart(after, begun, ended, aside.lost);
                             from = ended;
                         }
                     }
                     if from < ns {
-                        ledger.gap(self.last, label, from, ns, from == at);
+                        ledger.gap(before, after, from, ns, from == at && pair == after.pair);
                     }
                 }
                 if under_way > 0 || what == 0 {
@@ -343,6 +352,10 @@ impl Sweep {
             match what {
                 0 => {
                     under_way += 1;
+                    match of_pairs.iter_mut().find(|(pair, _)| *pair == e.pair) {
+                        Some((_, calls)) => *calls += 1,
+                        None => of_pairs.push((e.pair, 1)),
+                    }
                     line.messages += 1;
                 }
                 1 => line.messages -= 1,
@@ -356,7 +369,13 @@ impl Sweep {
             }
             line.messages -= 1;
             under_way -= 1;
-            self.last = e.label;
+            if let Some(place) = of_pairs.iter().position(|(pair, _)| *pair == e.pair) {
+                of_pairs[place].1 -= 1;
+                if of_pairs[place].1 == 0 {
+                    of_pairs.swap_remove(place);
+                }
+            }
+            self.last = (e.label, e.pair);
             ledger.spent(&spent(e, marks, shared, line));
         }
     }
@@ -400,23 +419,24 @@ mod tests {
             self.moving += spent.moving;
             self.lost += spent.lost;
         }
-        fn gap(&mut self, _: u8, _: u8, from: i64, to: i64, whole: bool) {
+        fn gap(&mut self, _: u8, _: &Exchange, from: i64, to: i64, whole: bool) {
             assert!(to > from);
             self.whole += u32::from(whole);
             self.gaps += to - from;
         }
-        fn apart(&mut self, from: i64, to: i64, _: bool) {
+        fn apart(&mut self, _: &Exchange, from: i64, to: i64, _: bool) {
             assert!(to > from);
             self.stalled += to - from;
         }
-        fn busy(&mut self, calls: usize, from: i64, to: i64) {
-            assert!(calls > 0 && to > from);
+        fn busy(&mut self, calls: &[(Option<u8>, usize)], from: i64, to: i64) {
+            assert!(!calls.is_empty() && calls.iter().all(|(_, calls)| *calls > 0) && to > from);
             self.busy += to - from;
         }
     }
 
-    fn exchange(connection: u32, at: [i64; 4]) -> Exchange {
+    fn exchange(connection: u64, at: [i64; 4]) -> Exchange {
         Exchange {
+            pair: Some(0),
             connection,
             class: Class::Light,
             label: 0,
@@ -427,8 +447,8 @@ mod tests {
         }
     }
 
-    fn stalls(stalls: &[(u32, i64, i64)]) -> Vec<Aside> {
-        let stall = |(line, from, to): &(u32, i64, i64)| Aside {
+    fn stalls(stalls: &[(u64, i64, i64)]) -> Vec<Aside> {
+        let stall = |(line, from, to): &(u64, i64, i64)| Aside {
             connection: *line,
             from_ns: *from,
             to_ns: *to,
@@ -462,14 +482,14 @@ mod tests {
         /// Every instant is accounted for once.
         #[test]
         fn all_time_is_accounted_for(
-            calls in proptest::collection::vec((0u32..3, 0i64..5000, 0i64..50, 0i64..300, 0i64..50), 1..60),
-            asides in proptest::collection::vec((0u32..3, 0i64..5000, 1i64..200, proptest::bool::ANY), 0..5),
+            calls in proptest::collection::vec((0u64..3, 0i64..5000, 0i64..50, 0i64..300, 0i64..50), 1..60),
+            asides in proptest::collection::vec((0u64..3, 0i64..5000, 1i64..200, proptest::bool::ANY), 0..5),
         ) {
             let calls: Vec<Exchange> = calls
                 .iter()
                 .map(|(line, from, up, wait, down)| exchange(*line, [*from, from + up, from + up + wait, from + up + wait + down]))
                 .collect();
-            let aside = |(line, from, len, lost): &(u32, i64, i64, bool)| {
+            let aside = |(line, from, len, lost): &(u64, i64, i64, bool)| {
                 Aside { connection: *line, from_ns: *from, to_ns: from + len, lost: *lost }
             };
             let sum = told(&calls, &asides.iter().map(aside).collect::<Vec<_>>());
@@ -498,9 +518,8 @@ mod tests {
         assert!((sum.wait - 100.0).abs() < 1e-6, "{}", sum.wait);
         assert!((sum.moving - 400.0).abs() < 1e-6, "{}", sum.moving);
         // On separate connections they do not.
-        let calls: Vec<_> = (0..2u32)
-            .map(|i| exchange(i, [0, 0, 100 + 100 * i64::from(i), 200 + 100 * i64::from(i)]))
-            .collect();
+        let calls: Vec<_> =
+            (0..2).map(|i: i64| exchange(i.unsigned_abs(), [0, 0, 100 + 100 * i, 200 + 100 * i])).collect();
         let sum = told(&calls, &[]);
         assert!((sum.wait - 150.0).abs() < 1e-6, "{}", sum.wait);
     }

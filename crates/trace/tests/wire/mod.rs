@@ -62,6 +62,7 @@ fn record(message: &[u8]) -> Vec<u8> {
 }
 
 /// A connection that is written down, frame by frame.
+#[derive(Clone)]
 pub struct Wire {
     pub frames: Vec<Captured>,
     pub now: i64,
