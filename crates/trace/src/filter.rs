@@ -1,7 +1,8 @@
 //! Selects calls by client, server, file, procedure or time. No I/O.
 //!
 //! A [`Filter`] is an [`Observer`] in front of another one. It passes on only the selected calls and their replies,
-//! so every analysis of a capture also works on a part of it.
+//! so every analysis of a capture also works on a part of it. The client's other calls are passed on as such: they
+//! show that it did not pause.
 
 use crate::limits::{CALLS_MAX, FILES_MAX};
 use crate::path::Shortest;
@@ -181,14 +182,20 @@ impl Wanted {
         between(from.ip(), to.ip()) || between(to.ip(), from.ip())
     }
 
-    fn fits(&self, ends: Ends, call: &Call, begun: i64) -> bool {
-        let (client, server) = parties(ends, call.head.kind);
+    /// Whether a call is of a wanted client and in the wanted time.
+    fn is_beside(&self, ends: Ends, call: &Call, begun: i64) -> bool {
+        let (client, _) = parties(ends, call.head.kind);
         let at = call.times.first.ns;
         self.client.is_none_or(|net| net.contains(client))
-            && self.server.is_none_or(|net| net.contains(server))
-            && (self.file.is_none() || call.head.facts.asked)
             && self.from.is_none_or(|from| at >= from.ns(begun))
             && self.to.is_none_or(|to| at < to.ns(begun))
+    }
+
+    /// Whether a call that [`Wanted::is_beside`] is wanted itself.
+    fn fits(&self, ends: Ends, call: &Call) -> bool {
+        let (_, server) = parties(ends, call.head.kind);
+        self.server.is_none_or(|net| net.contains(server))
+            && (self.file.is_none() || call.head.facts.asked)
             && (self.procedures.is_empty() || self.procedures.iter().any(|p| p.is(call)))
     }
 }
@@ -287,8 +294,11 @@ impl<O: Observer> Observer for Filter<O> {
         if self.all {
             return self.observer.call(ends, call);
         }
-        if !self.wanted.fits(ends, call, self.begun) {
+        if !self.wanted.is_beside(ends, call, self.begun) {
             return;
+        }
+        if !self.wanted.fits(ends, call) {
+            return self.observer.unwanted_call(ends, call);
         }
         let key = key(ends, call.head.xid);
         if self.passed[0].len() >= CALLS_MAX / 2 {
@@ -316,6 +326,9 @@ impl<O: Observer> Observer for Filter<O> {
         }
         let key = key(Ends { from: ends.to, to: ends.from }, call.head.xid);
         if !self.passed.iter_mut().any(|passed| passed.remove(&key)) {
+            if self.wanted.is_beside(Ends { from: ends.to, to: ends.from }, call, self.begun) {
+                self.observer.unwanted_reply(ends, call, reply);
+            }
             return;
         }
         if call.head.kind.program == Program::Nfs {
@@ -324,6 +337,10 @@ impl<O: Observer> Observer for Filter<O> {
             self.counted.calls_unmeasured += u64::from(!measured);
         }
         self.observer.reply(ends, call, reply);
+    }
+
+    fn counts_segments(&self, ends: Ends) -> bool {
+        self.wanted.may_fit(ends)
     }
 
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {

@@ -63,6 +63,14 @@ pub trait Observer {
     /// A call that was not seen before, i.e. not a retransmission.
     fn call(&mut self, ends: Ends, call: &Call);
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
+    /// A call of a wanted client that is not wanted itself, while those are that a filter passes on. It shows that the
+    /// client did not pause.
+    fn unwanted_call(&mut self, _ends: Ends, _call: &Call) {}
+    fn unwanted_reply(&mut self, _ends: Ends, _call: &Call, _reply: &Reply) {}
+    /// Whether the segments of a connection between these ends are counted, and its stream.
+    fn counts_segments(&self, _ends: Ends) -> bool {
+        true
+    }
     /// A connection made no progress in this time, in nanoseconds, because of a loss.
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64);
     /// Bytes were still in flight in this time, in nanoseconds, though their message had been sent completely.
@@ -750,7 +758,8 @@ impl Connection {
         }
         let totals = &mut common.totals;
         totals.connections += u64::from(key.2);
-        for half in &self.halves {
+        let counts = common.observer.counts_segments(Ends { from: key.0, to: key.1 });
+        for half in self.halves.iter().filter(|_| counts) {
             totals.tcp.retransmitted += half.seen.retransmitted;
             totals.tcp.early += half.seen.early;
             totals.tcp.holes += half.seen.holes;

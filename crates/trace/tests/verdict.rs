@@ -10,7 +10,8 @@ use landfast_trace::analysis::both::OtherEnd;
 use landfast_trace::analysis::findings::{Findings, Side};
 use landfast_trace::analysis::stalls::Place;
 use landfast_trace::analysis::words::{Confidence, Words};
-use landfast_trace::trace::Trace;
+use landfast_trace::filter::{Filter, Wanted};
+use landfast_trace::trace::{Totals, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wire::{Wire, call, reply};
@@ -874,4 +875,61 @@ fn hosts_that_mount_each_other_keep_their_losses_and_round_trips_apart() {
         assert!((pair.round_trip_ns / alone.round_trip_ns - 1.0).abs() < 0.01, "{pair:?} {alone:?}");
     }
     assert!(far_alone.shares.loss > 1.0);
+}
+
+/// What is found in the part of a capture that is wanted.
+fn find_of(wire: &Wire, wanted: Wanted) -> (Findings, Totals) {
+    let mut trace = Trace::new(Filter::new(wanted, Analysis::new()));
+    wire.frames.iter().for_each(|captured| trace.frame(&captured.frame(1)));
+    let (totals, filter) = trace.finish();
+    (filter.finish().1.finish(), totals)
+}
+
+#[test]
+fn calls_that_are_not_wanted_are_no_pauses_of_the_client() {
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    let mut now = wire.now;
+    for xid in 1..=200 {
+        now = ask(&mut wire, now + 10 * US, 2 * xid, proc::SETATTR, 4 * MS);
+        now = ask(&mut wire, now + 10 * US, 2 * xid + 1, proc::WRITE, MS);
+    }
+    let writes = || Wanted { procedures: vec!["WRITE".parse().expect("a procedure")], ..Wanted::default() };
+    let (found, _) = find_of(&wire, writes());
+    assert_eq!(found.work.calls, 200);
+    assert!(found.shares.client < 0.01, "{:?}", found.shares);
+    assert_ne!(found.verdict.expect("a verdict").first, Bound::Client);
+    assert!((accounted_s(&found) - 0.2).abs() < 0.01, "{:?}", found.shares);
+    // What the client really waits before each of them stays.
+    let mut slow = wire.clone();
+    for (at, frame) in (0i64..).zip(&mut slow.frames) {
+        frame.ns += (at / 6 + 1) * 2 * MS;
+    }
+    let (found, _) = find_of(&slow, writes());
+    assert!(found.shares.client < 0.45, "{:?}", found.shares);
+    // Nor is what another server is asked meanwhile a pause.
+    let [mut from, mut to] = two_servers();
+    let mut now = from.now;
+    for xid in 1..=100 {
+        now = ask(&mut from, now + 10 * US, xid, proc::GETATTR, 5 * MS);
+        now = ask(&mut to, now + 10 * US, xid, proc::GETATTR, MS);
+    }
+    let server = "10.0.0.9".parse().ok();
+    let (found, _) = find_of(&merged([from, to]), Wanted { server, ..Wanted::default() });
+    assert_eq!((found.work.calls, found.pairs.len()), (100, 1));
+    assert!(found.shares.client < 0.01, "{:?}", found.shares);
+}
+
+#[test]
+fn segments_of_connections_that_are_not_wanted_are_not_counted() {
+    let clean = untar(&lan(), End::Client, 20);
+    let loses = untar(&World { loses: 10, ..lan() }, End::Client, 20);
+    let both = together(&[(2, clean), (3, loses)]);
+    let retransmitted = |client: &str| {
+        find_of(&both, Wanted { client: client.parse().ok(), ..Wanted::default() }).1.tcp.retransmitted
+    };
+    assert_eq!(retransmitted("10.0.0.2"), 0);
+    assert!(retransmitted("10.0.0.3") > 0);
 }

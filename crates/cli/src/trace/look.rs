@@ -137,6 +137,14 @@ impl Observer for Watch {
         }
     }
 
+    fn unwanted_call(&mut self, ends: Ends, call: &Call) {
+        self.analysis.unwanted_call(ends, call);
+    }
+
+    fn unwanted_reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        self.analysis.unwanted_reply(ends, call, reply);
+    }
+
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
         self.analysis.stall(ends, from_ns, to_ns);
     }

@@ -440,6 +440,29 @@ impl Observer for Analysis {
         self.begins(place.client, ends, call.head.xid, first);
     }
 
+    fn unwanted_call(&mut self, ends: Ends, call: &Call) {
+        if counts(call)
+            && let Some(client) = self.client(ends.from.ip())
+        {
+            self.begins(client, ends, call.head.xid, sane(call.times.first.ns));
+        }
+    }
+
+    fn unwanted_reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        let Some(client) = self.client(ends.to.ip()).filter(|_| counts(call)) else { return };
+        let back = Ends { from: ends.to, to: ends.from };
+        let exchange = Exchange::of(connection(back), call, reply);
+        let line = exchange.map_or([None; 4], |e| on_line(&e, &call.times, &reply.times));
+        let Client { sweep, track } = &mut self.clients[client];
+        line.into_iter().take(3).flatten().for_each(|aside| sweep.aside(aside));
+        let writer = &mut Writer { books: &mut self.books, common: &mut self.common };
+        sweep.reply(call.head.xid, connection(back), exchange, writer);
+        line[3].into_iter().for_each(|aside| sweep.aside(aside));
+        if let Some(exchange) = exchange {
+            track.busy_until(exchange.at[3]);
+        }
+    }
+
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
         if !counts(call) {
             return;

@@ -32,6 +32,13 @@ pub(super) struct Track {
     sum_ns: u64,
 }
 
+impl Track {
+    /// A call that counts for nothing else was answered: what is before it is no pause.
+    pub fn busy_until(&mut self, ended_ns: i64) {
+        self.ended_ns = self.ended_ns.map(|ns| ns.max(ended_ns));
+    }
+}
+
 /// Pauses, in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct Think {
