@@ -132,7 +132,14 @@ struct Calls {
     open: HashMap<u32, Call>,
     answered: VecDeque<u32>,
     /// Calls without an answer when a new connection began on the same ports. Clients send them again there.
-    unanswered: Vec<(u32, Kind)>,
+    unanswered: Vec<Unanswered>,
+}
+
+#[derive(Debug)]
+struct Unanswered {
+    xid: u32,
+    kind: Kind,
+    times: Times,
 }
 
 impl Calls {
@@ -453,7 +460,10 @@ impl Connection {
                 common.open -= calls.open.len();
                 calls.unanswered.clear();
                 let open = calls.open.drain().take(UNANSWERED_MAX);
-                calls.unanswered.extend(open.map(|(xid, call)| (xid, call.head.kind.unlisted())));
+                calls.unanswered.extend(open.map(|(xid, call)| {
+                    let kind = call.head.kind.unlisted();
+                    Unanswered { xid, kind, times: call.times }
+                }));
             }
             seq = seq.wrapping_add(1);
         }
@@ -689,8 +699,9 @@ impl Connection {
             return;
         }
         let kind = call.head.kind.unlisted();
-        if let Some(i) = calls.unanswered.iter().position(|old| *old == (xid, kind)) {
-            calls.unanswered.swap_remove(i);
+        let sent_before = calls.unanswered.iter().position(|old| (old.xid, old.kind) == (xid, kind));
+        let sent_before = sent_before.map(|i| calls.unanswered.swap_remove(i));
+        if sent_before.is_some() {
             totals.repeated_calls += 1;
         } else if kind.program == Program::Nfs {
             totals.calls_seen += 1;
@@ -700,6 +711,10 @@ impl Connection {
         }
         totals.tls_probes += u64::from(kind.protection == Protection::TlsProbe);
         common.observer.call(ends, &call);
+        // The client waits since the first time.
+        if let Some(Unanswered { times, .. }) = sent_before.filter(|before| before.times.last.is_some()) {
+            call.times = times;
+        }
         // A reply's line does not need it, and many calls may be pending.
         call.head.shown = Vec::new();
         calls.open.insert(xid, call);

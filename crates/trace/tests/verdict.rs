@@ -933,3 +933,30 @@ fn segments_of_connections_that_are_not_wanted_are_not_counted() {
     assert_eq!(retransmitted("10.0.0.2"), 0);
     assert!(retransmitted("10.0.0.3") > 0);
 }
+
+#[test]
+fn an_outage_after_which_a_call_is_sent_again_is_no_pause_of_the_client() {
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    let mut now = wire.now;
+    for xid in 1..=100 {
+        now = ask(&mut wire, now + 100 * US, xid, proc::GETATTR, 500 * US);
+    }
+    wire.send(true, &call(101, 100_003, 3, proc::GETATTR, &[0; 36]));
+    wire.wait(40_000 * MS);
+    wire.seq = (5, 4_000_000_000);
+    wire.open();
+    wire.ack(true);
+    now = wire.now;
+    now = ask(&mut wire, now, 101, proc::GETATTR, 500 * US);
+    for xid in 102..=200 {
+        now = ask(&mut wire, now + 100 * US, xid, proc::GETATTR, 500 * US);
+    }
+    let (found, words) = find(&wire);
+    assert_eq!((found.stalls.count, found.stalls.calls), (1, 1), "{:?}", found.stalls);
+    assert!((found.stalls.time_s - 40.0).abs() < 0.1, "{:?}", found.stalls);
+    assert!(found.irregular_s < 0.01, "{}", found.irregular_s);
+    assert!(!words.evidence.iter().any(|line| line.contains("asked for nothing")), "{words:?}");
+}
