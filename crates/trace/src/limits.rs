@@ -1,10 +1,16 @@
 //! Limits for everything that a capture could make grow, and what happens beyond each.
 
 /// Bytes read at once from a capture, and the largest frame that needs no larger buffer.
-pub const READ_BUFFER: usize = 1 << 20;
+pub const READ_BUFFER: usize = 512 << 10;
 
-/// The largest frame or block. A larger one counts as damage, where the capture ends.
-pub const BLOCK_MAX: usize = 16 << 20;
+/// The largest frame or block that is read. A larger one is skipped.
+pub const BLOCK_MAX: usize = 1 << 20;
+
+/// The largest frame or block that is skipped. A larger one counts as damage, where the capture ends.
+pub const SKIPPED_MAX: u32 = 16 << 20;
+
+/// Bytes of a frame. What is beyond counts as not captured.
+pub const FRAME_MAX: usize = 256 << 10;
 
 /// Interfaces of one section of a pcapng file. Frames of later ones are counted as unreadable.
 pub const INTERFACES_MAX: usize = 4096;
@@ -17,13 +23,20 @@ pub const RECORD_MAX: u32 = 32 << 20;
 pub const PIECE_MAX: usize = 64 << 10;
 
 /// Bytes of such pieces over all connections. Beyond that, a record that needs more is not decoded further.
-pub const HELD_ALL_MAX: usize = 8 << 20;
+pub const HELD_ALL_MAX: usize = 4 << 20;
 
 /// Capacity for such pieces that a connection keeps between records, in bytes.
 pub const HELD_IDLE_MAX: usize = 2 << 10;
 
 /// Operations remembered per COMPOUND. Later ones are ignored.
 pub const OPERATIONS_MAX: usize = 1024;
+
+/// Operations that are kept of an incomplete COMPOUND if all memory for incomplete records is used. A pending call
+/// counts once more for each so many.
+pub const OPERATIONS_KEPT: usize = 64;
+
+/// Messages that are taken at a time of the segments behind a hole.
+pub const MESSAGES_MAX: usize = 512;
 
 /// Memory in bytes for segments after a hole, per direction of a connection. Beyond that the hole counts as one of
 /// the capture. On a path with a long delay, a whole receive window arrives before the retransmission. The part of it
@@ -63,6 +76,9 @@ pub const CONNECTIONS_MAX: usize = 3_500;
 /// Pending calls over all connections. Beyond that the older half counts as unanswered.
 pub const CALLS_MAX: usize = 20_000;
 
+/// Pending calls beyond which a frame's further calls are not remembered. The older half is forgotten after the frame.
+pub const CALLS_HARD_MAX: usize = CALLS_MAX + 2048;
+
 /// Transaction ids remembered per connection of recently answered calls, to recognise retransmissions.
 pub const ANSWERED_MAX: usize = 32;
 
@@ -84,7 +100,7 @@ pub const WHOLE_ALL_MAX: usize = 8 << 20;
 pub const WAITING_MAX: usize = 12 << 20;
 
 /// Rows of a table. Further programs, versions and operations count only in the totals.
-pub const ROWS_MAX: usize = 96;
+pub const ROWS_MAX: usize = 88;
 
 /// Bytes read of a client's counters: ten thousand mounts.
 pub const MOUNTSTATS_BYTES_MAX: u64 = 64 << 20;

@@ -1,6 +1,6 @@
 //! Reads the frames of a pcap or pcapng file in bounded memory.
 
-use crate::limits::{BLOCK_MAX, INTERFACES_MAX, READ_BUFFER};
+use crate::limits::{BLOCK_MAX, FRAME_MAX, INTERFACES_MAX, READ_BUFFER, SKIPPED_MAX};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
@@ -113,12 +113,31 @@ struct Interface {
     offset: i64,
 }
 
-pub struct Capture {
-    reader: Box<dyn PcapReaderIterator + Send>,
-    failure: Failure,
+/// What the headers said that came by.
+struct State {
+    is_pcapng: bool,
+    /// The byte order of the file, or of the current section.
+    is_big_endian: bool,
     link: i32,
     nanoseconds: bool,
     interfaces: Vec<Interface>,
+}
+
+impl State {
+    /// The length of a block that begins with these bytes.
+    fn block_len(&self, head: &[u8]) -> Option<u32> {
+        // The length of a frame is the third of four words before it.
+        let (at, beside) = if self.is_pcapng { (4, 0) } else { (8, 16) };
+        let word = <[u8; 4]>::try_from(head.get(at..at + 4)?).ok()?;
+        let len = if self.is_big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) };
+        len.checked_add(beside)
+    }
+}
+
+pub struct Capture {
+    reader: Box<dyn PcapReaderIterator + Send>,
+    failure: Failure,
+    state: State,
     last_ns: i64,
     capacity: usize,
     read: u64,
@@ -139,9 +158,13 @@ impl Capture {
         Ok(Capture {
             reader,
             failure,
-            link: -1,
-            nanoseconds: false,
-            interfaces: Vec::new(),
+            state: State {
+                is_pcapng: false,
+                is_big_endian: false,
+                link: -1,
+                nanoseconds: false,
+                interfaces: Vec::new(),
+            },
             last_ns: 0,
             capacity: READ_BUFFER,
             read: 0,
@@ -149,7 +172,7 @@ impl Capture {
         })
     }
 
-    /// Frames whose link layer or length is unknown.
+    /// Frames whose link layer or length is unknown, and blocks that are too large.
     pub fn strange(&self) -> u64 {
         self.strange
     }
@@ -159,8 +182,7 @@ impl Capture {
         loop {
             let wanted = match self.reader.next() {
                 Ok((len, block)) => {
-                    let this = (&mut self.link, &mut self.nanoseconds, &mut self.interfaces);
-                    match frame(&block, this, self.last_ns) {
+                    match frame(&block, &mut self.state, self.last_ns) {
                         Some(Ok(frame)) => {
                             self.last_ns = frame.ns;
                             f(&frame);
@@ -186,7 +208,16 @@ impl Capture {
             let before = self.reader.data().len();
             if wanted || before >= self.capacity {
                 if self.capacity >= BLOCK_MAX {
-                    return Ok(End::Damaged(self.read));
+                    let len = self.state.block_len(self.reader.data());
+                    let Some(len) =
+                        len.filter(|len| (before..=SKIPPED_MAX as usize).contains(&(*len as usize)))
+                    else {
+                        return Ok(End::Damaged(self.read));
+                    };
+                    if !self.skip(len as usize)? {
+                        return Ok(End::CutOff);
+                    }
+                    continue;
                 }
                 self.capacity *= 2;
                 self.reader.grow(self.capacity);
@@ -196,6 +227,27 @@ impl Capture {
             }
             if self.reader.reader_exhausted() && self.reader.data().len() == before && wanted {
                 return Ok(End::CutOff);
+            }
+        }
+    }
+
+    /// Skips so many bytes. Returns whether they were there.
+    fn skip(&mut self, len: usize) -> Result<bool, SourceError> {
+        self.strange += 1;
+        let mut left = len;
+        loop {
+            let n = self.reader.data().len().min(left);
+            self.reader.consume(n);
+            self.read += n as u64;
+            left -= n;
+            if left == 0 {
+                return Ok(true);
+            }
+            if self.reader.reader_exhausted() {
+                return Ok(false);
+            }
+            if self.reader.refill().is_err() {
+                return Err(self.failed());
             }
         }
     }
@@ -213,14 +265,16 @@ fn has_magic(failure: &Failure) -> bool {
     failure.lock().unwrap_or_else(PoisonError::into_inner).has_magic
 }
 
+fn beginning(frame: &[u8]) -> &[u8] {
+    &frame[..frame.len().min(FRAME_MAX)]
+}
+
 /// The frame in a block. `None`: the block contains something else.
-fn frame<'a>(
-    block: &PcapBlockOwned<'a>,
-    (link, nanoseconds, interfaces): (&mut i32, &mut bool, &mut Vec<Interface>),
-    last_ns: i64,
-) -> Option<Result<Frame<'a>, ()>> {
+fn frame<'a>(block: &PcapBlockOwned<'a>, state: &mut State, last_ns: i64) -> Option<Result<Frame<'a>, ()>> {
+    let State { is_pcapng, is_big_endian, link, nanoseconds, interfaces } = state;
     Some(match block {
         PcapBlockOwned::LegacyHeader(header) => {
+            *is_big_endian = header.is_bigendian();
             // The upper bits say whether frames end with a checksum.
             *link = header.network.0 & 0xffff;
             *nanoseconds = header.is_nanosecond_precision();
@@ -229,9 +283,10 @@ fn frame<'a>(
         PcapBlockOwned::Legacy(b) => {
             let ns = i64::from(b.ts_usec) * if *nanoseconds { 1 } else { 1000 };
             let ns = i64::from(b.ts_sec) * 1_000_000_000 + ns;
-            Ok(Frame { ns, link: *link, data: b.data, wire_len: b.origlen.max(b.caplen) })
+            Ok(Frame { ns, link: *link, data: beginning(b.data), wire_len: b.origlen.max(b.caplen) })
         }
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+        PcapBlockOwned::NG(Block::SectionHeader(header)) => {
+            (*is_pcapng, *is_big_endian) = (true, header.big_endian());
             interfaces.clear();
             return None;
         }
@@ -250,12 +305,14 @@ fn frame<'a>(
             let ns = u128::from(units) * 1_000_000_000 / u128::from(interface.resolution);
             let ns = i64::try_from(ns).unwrap_or(i64::MAX);
             let ns = ns.saturating_add(interface.offset.saturating_mul(1_000_000_000));
+            let data = beginning(data);
             Ok(Frame { ns, link: interface.link, data, wire_len: b.origlen.max(b.caplen) })
         }
         PcapBlockOwned::NG(Block::SimplePacket(b)) => {
             let Some(interface) = interfaces.first() else { return Some(Err(())) };
             let len = b.data.len().min(b.origlen as usize);
-            Ok(Frame { ns: last_ns, link: interface.link, data: &b.data[..len], wire_len: b.origlen })
+            let data = beginning(&b.data[..len]);
+            Ok(Frame { ns: last_ns, link: interface.link, data, wire_len: b.origlen })
         }
         PcapBlockOwned::NG(_) => return None,
     })

@@ -179,13 +179,14 @@ impl Stream {
 
     /// Bytes of memory held until more data arrives.
     pub fn held(&self) -> usize {
-        self.record.held.capacity() + self.tail.capacity()
+        self.record.held.capacity() + self.tail.capacity() + self.record.skim.held()
     }
 
     /// Drops what is held until more data arrives.
     pub fn let_go(&mut self) {
-        if !self.record.held.is_empty() {
+        if !self.record.held.is_empty() || self.record.skim.held() > 0 {
             self.record.stop();
+            self.record.skim.let_go();
         }
         self.record.held = Vec::new();
         self.tail = Vec::new();

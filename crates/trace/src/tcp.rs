@@ -3,7 +3,7 @@
 //! Data in order is passed on without a copy. Data after a hole is stored, in bounded memory, until the hole is
 //! filled. If the other end has acknowledged it, or if too much is stored, the hole is one of the capture.
 
-use crate::limits::{STORED_ACKNOWLEDGED_MAX, STORED_BYTES_ALL_MAX, STORED_BYTES_MAX};
+use crate::limits::{MESSAGES_MAX, STORED_ACKNOWLEDGED_MAX, STORED_BYTES_ALL_MAX, STORED_BYTES_MAX};
 use crate::limits::{STORED_SEGMENTS_MAX, WINDOW_MAX};
 use crate::stream::{Around, Stamp, Stream};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ impl Stored {
         u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_add(self.missing)
     }
 
-    /// Memory in bytes: its data, and a place in a queue that may have twice the needed capacity.
+    /// Memory in bytes: its data, and a place in a queue that has at most twice the needed capacity.
     fn held(&self) -> usize {
         self.bytes.len() + 2 * size_of::<Stored>()
     }
@@ -59,6 +59,10 @@ fn signed_distance(seq: u32, of: u32) -> i32 {
 }
 
 impl Half {
+    /// Memory of a stored segment beside its bytes.
+    #[cfg(test)]
+    pub const STORED_BYTES: usize = size_of::<Stored>();
+
     pub fn new() -> Self {
         Half {
             next: None,
@@ -78,6 +82,12 @@ impl Half {
     /// Whether segments are stored after a hole.
     pub fn waits(&self) -> bool {
         !self.stored.is_empty()
+    }
+
+    /// Whether stored segments can be passed on by [`Half::drain`].
+    pub fn is_ready(&self) -> bool {
+        let first = self.next.zip(self.stored.front());
+        first.is_some_and(|(next, first)| signed_distance(first.seq, next) <= 0)
     }
 
     /// Whether this SYN was seen already.
@@ -100,7 +110,7 @@ impl Half {
     fn drop_stored(&mut self, all: &mut usize) {
         *all -= self.stored_bytes;
         self.stored_bytes = 0;
-        self.stored.clear();
+        self.stored = VecDeque::new();
     }
 
     /// A segment. `all` counts the memory of all connections.
@@ -158,11 +168,14 @@ impl Half {
     /// The hole before the stored segments is one of the capture.
     pub fn give_up(&mut self, all: &mut usize, around: &mut Around<'_>) {
         let (Some(next), Some(first)) = (self.next, self.stored.front()) else { return };
-        let hole = signed_distance(first.seq, next).unsigned_abs();
-        self.next = Some(first.seq);
-        self.seen.holes += 1;
-        self.seen.hole_bytes += u64::from(hole);
-        self.stream.hole(hole.into(), None, around);
+        let hole = signed_distance(first.seq, next);
+        if hole > 0 {
+            let hole = hole.unsigned_abs();
+            self.next = Some(first.seq);
+            self.seen.holes += 1;
+            self.seen.hole_bytes += u64::from(hole);
+            self.stream.hole(hole.into(), None, around);
+        }
         self.drain(all, around);
     }
 
@@ -188,19 +201,20 @@ impl Half {
         let stored = Stored { seq, bytes, missing, indifferent, at };
         self.stored_bytes += stored.held();
         *all += stored.held();
+        if self.stored.capacity() == 0 {
+            self.stored.reserve_exact(1);
+        }
         self.stored.insert(place, stored);
     }
 
-    fn drain(&mut self, all: &mut usize, around: &mut Around<'_>) {
-        while let (Some(next), Some(first)) = (self.next, self.stored.front()) {
-            let distance = signed_distance(first.seq, next);
-            if distance > 0 {
-                return;
-            }
-            let Some(first) = self.stored.pop_front() else { return };
+    /// Passes on stored segments up to the next hole, or until there are so many messages that they have to be taken
+    /// first.
+    pub fn drain(&mut self, all: &mut usize, around: &mut Around<'_>) {
+        while self.is_ready() && around.out.len() < MESSAGES_MAX {
+            let (Some(next), Some(first)) = (self.next, self.stored.pop_front()) else { break };
             self.stored_bytes -= first.held();
             *all -= first.held();
-            let old = distance.unsigned_abs();
+            let old = signed_distance(first.seq, next).unsigned_abs();
             if old >= first.len() {
                 self.seen.retransmitted += 1;
             } else if first.indifferent {
@@ -210,6 +224,9 @@ impl Half {
             } else {
                 self.hand_on_rest(old, &first.bytes, first.missing, first.at, around);
             }
+        }
+        if self.stored.capacity() > 2 * self.stored.len() {
+            self.stored.shrink_to(self.stored.len() * 3 / 2);
         }
     }
 

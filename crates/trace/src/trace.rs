@@ -3,7 +3,10 @@
 
 use crate::fragments::{Datagram, FragmentResult, Fragments};
 use crate::frame::{Packet, Passed, Tcp, fragment, packet};
-use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, RECORD_MAX, UNANSWERED_MAX};
+use crate::limits::{
+    ANSWERED_MAX, CALLS_HARD_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, MESSAGES_MAX, OPERATIONS_KEPT,
+    RECORD_MAX, UNANSWERED_MAX,
+};
 pub use crate::path::Shortest;
 use crate::path::{
     Carried, Direction, LONG_MIN, Numbered, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
@@ -129,22 +132,79 @@ pub struct Totals {
 /// Calls of one direction that wait for replies, and the last replies.
 #[derive(Debug, Default)]
 struct Calls {
-    open: HashMap<u32, Call>,
+    open: HashMap<u32, Box<Call>>,
     answered: VecDeque<u32>,
     /// Calls without an answer when a new connection began on the same ports. Clients send them again there.
-    unanswered: Vec<Unanswered>,
+    #[expect(clippy::vec_box, reason = "there is little memory for places that are empty")]
+    unanswered: Vec<Box<Call>>,
 }
 
-#[derive(Debug)]
-struct Unanswered {
-    xid: u32,
-    kind: Kind,
-    times: Times,
+/// For how many calls a pending one counts.
+fn weight(call: &Call) -> usize {
+    1 + call.head.ops.len() / OPERATIONS_KEPT
+}
+
+/// Places that a table of pending calls may have before it shrinks.
+fn places_max(calls: usize) -> usize {
+    4 * calls + 3
 }
 
 impl Calls {
     fn kind(&self, xid: u32) -> Option<Kind> {
         self.open.get(&xid).map(|call| call.head.kind)
+    }
+
+    fn weight(&self) -> usize {
+        self.open.values().chain(&self.unanswered).map(|call| weight(call)).sum()
+    }
+
+    /// Another connection begins on the same ports. Returns the weight of what is forgotten.
+    fn begin(&mut self) -> usize {
+        let before = self.weight();
+        self.answered.clear();
+        self.unanswered = std::mem::take(&mut self.open).into_values().take(UNANSWERED_MAX).collect();
+        before - self.weight()
+    }
+
+    /// Forgets calls up to a time, but no more than `left`. Returns the weight of what is forgotten.
+    fn forget_until(&mut self, ns: i64, left: &mut usize) -> usize {
+        let mut forgotten = 0;
+        let mut keeps = |call: &Call| {
+            let forget = call.times.first.ns <= ns && *left > 0;
+            if forget {
+                *left -= 1;
+                forgotten += weight(call);
+            }
+            !forget
+        };
+        self.open.retain(|_, call| keeps(call));
+        self.unanswered.retain(|call| keeps(call));
+        self.shrink();
+        forgotten
+    }
+
+    fn take(&mut self, xid: u32) -> Option<Box<Call>> {
+        let call = self.open.remove(&xid);
+        self.shrink();
+        call
+    }
+
+    /// The same call on the connection before on these ports.
+    fn sent_before(&mut self, xid: u32, kind: Kind) -> Option<Box<Call>> {
+        let place =
+            self.unanswered.iter().position(|old| (old.head.xid, old.head.kind.unlisted()) == (xid, kind));
+        let old = place.map(|i| self.unanswered.swap_remove(i));
+        self.shrink();
+        old
+    }
+
+    fn shrink(&mut self) {
+        if self.open.capacity() > places_max(self.open.len()) {
+            self.open.shrink_to((2 * self.open.len()).max(3));
+        }
+        if self.unanswered.capacity() > places_max(self.unanswered.len()) {
+            self.unanswered.shrink_to(2 * self.unanswered.len());
+        }
     }
 }
 
@@ -193,7 +253,7 @@ struct Common<O> {
 }
 
 pub struct Trace<O> {
-    connections: HashMap<Key, Connection>,
+    connections: HashMap<Key, Box<Connection>>,
     common: Common<O>,
     fragments: Fragments,
     messages: Vec<Message>,
@@ -286,7 +346,7 @@ impl<O: Observer> Trace<O> {
                     return;
                 }
                 self.make_room();
-                self.connections.entry(key).or_insert_with(|| Connection::new(at.ns))
+                self.connections.entry(key).or_insert_with(|| Box::new(Connection::new(at.ns)))
             }
         };
         connection.last_ns = at.ns;
@@ -300,8 +360,9 @@ impl<O: Observer> Trace<O> {
             Some(tcp) => connection.segment(dir, packet, tcp, at, &mut messages, &mut self.common),
             None => connection.datagram(dir, packet, (at, more), &mut messages, &self.common),
         }
-        connection.settle(dir, ends, &mut messages, &mut self.common);
+        connection.settle_all(dir, ends, &mut messages, &mut self.common);
         connection.hand_on_whole(&mut self.common);
+        messages.shrink_to(MESSAGES_MAX);
         self.messages = messages;
         if self.common.held + connection.held() > HELD_ALL_MAX {
             connection.halves.iter_mut().for_each(|half| half.stream.let_go());
@@ -335,19 +396,14 @@ impl<O: Observer> Trace<O> {
 
     /// Forgets the older half of the pending calls.
     fn forget_calls(&mut self) {
-        let all = || self.connections.values().flat_map(|c| &c.calls).flat_map(|c| c.open.values());
-        let mut times: Vec<i64> = all().map(|call| call.times.first.ns).collect();
+        let calls = self.connections.values().flat_map(|c| &c.calls);
+        let all = calls.flat_map(|c| c.open.values().chain(&c.unanswered));
+        let mut times: Vec<i64> = all.map(|call| call.times.first.ns).collect();
         let middle = times.len() / 2;
         let (_, oldest, _) = times.select_nth_unstable(middle);
         let (oldest, mut left) = (*oldest, middle + 1);
         for calls in self.connections.values_mut().flat_map(|c| &mut c.calls) {
-            let before = calls.open.len();
-            calls.open.retain(|_, call| {
-                let forget = call.times.first.ns <= oldest && left > 0;
-                left -= usize::from(forget);
-                !forget
-            });
-            self.common.open -= before - calls.open.len();
+            self.common.open -= calls.forget_until(oldest, &mut left);
         }
     }
 
@@ -443,27 +499,15 @@ impl Connection {
             return;
         }
         if tcp.syn {
-            let wish = wish(&common.observer);
-            let mut another = false;
-            self.with(dir, wish, out, |half, around| {
-                // Pending data of the previous connection on these ports.
-                while half.waits() && !half.began_at(tcp.seq) {
-                    half.give_up(&mut common.stored, around);
-                }
-                another = half.begin(tcp.seq, &mut common.stored);
-            });
-            if another {
-                self.ways[dir].begin();
+            // Pending data of the previous connection on these ports.
+            while self.halves[dir].waits() && !self.halves[dir].began_at(tcp.seq) {
+                let wish = wish(&common.observer);
+                self.with(dir, wish, out, |half, around| half.give_up(&mut common.stored, around));
                 self.settle(dir, ends, out, common);
-                let calls = &mut self.calls[dir];
-                calls.answered.clear();
-                common.open -= calls.open.len();
-                calls.unanswered.clear();
-                let open = calls.open.drain().take(UNANSWERED_MAX);
-                calls.unanswered.extend(open.map(|(xid, call)| {
-                    let kind = call.head.kind.unlisted();
-                    Unanswered { xid, kind, times: call.times }
-                }));
+            }
+            if self.halves[dir].begin(tcp.seq, &mut common.stored) {
+                self.ways[dir].begin();
+                common.open -= self.calls[dir].begin();
             }
             seq = seq.wrapping_add(1);
         }
@@ -499,7 +543,7 @@ impl Connection {
                 self.ways[1 - dir].no_loss();
             }
             let back = Ends { from: packet.to, to: packet.from };
-            self.settle(1 - dir, back, &mut other, common);
+            self.settle_all(1 - dir, back, &mut other, common);
         }
         let wish = wish(&common.observer);
         let holes = self.halves[dir].seen.holes;
@@ -646,6 +690,22 @@ impl Connection {
         read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
+    /// Takes messages, and those that are in the segments behind them.
+    fn settle_all<O: Observer>(
+        &mut self,
+        dir: usize,
+        ends: Ends,
+        messages: &mut Vec<Message>,
+        common: &mut Common<O>,
+    ) {
+        self.settle(dir, ends, messages, common);
+        while self.halves[dir].is_ready() {
+            let wish = wish(&common.observer);
+            self.with(dir, wish, messages, |half, around| half.drain(&mut common.stored, around));
+            self.settle(dir, ends, messages, common);
+        }
+    }
+
     fn settle<O: Observer>(
         &mut self,
         dir: usize,
@@ -699,9 +759,9 @@ impl Connection {
             return;
         }
         let kind = call.head.kind.unlisted();
-        let sent_before = calls.unanswered.iter().position(|old| (old.xid, old.kind) == (xid, kind));
-        let sent_before = sent_before.map(|i| calls.unanswered.swap_remove(i));
-        if sent_before.is_some() {
+        let sent_before = calls.sent_before(xid, kind);
+        if let Some(before) = &sent_before {
+            common.open -= weight(before);
             totals.repeated_calls += 1;
         } else if kind.program == Program::Nfs {
             totals.calls_seen += 1;
@@ -712,18 +772,24 @@ impl Connection {
         totals.tls_probes += u64::from(kind.protection == Protection::TlsProbe);
         common.observer.call(ends, &call);
         // The client waits since the first time.
-        if let Some(Unanswered { times, .. }) = sent_before.filter(|before| before.times.last.is_some()) {
-            call.times = times;
+        if let Some(before) = sent_before.filter(|before| before.times.last.is_some()) {
+            call.times = before.times;
         }
         // A reply's line does not need it, and many calls may be pending.
         call.head.shown = Vec::new();
-        calls.open.insert(xid, call);
-        common.open += 1;
+        if call.head.ops.capacity() > OPERATIONS_KEPT {
+            call.head.ops.shrink_to_fit();
+        }
+        let weight = weight(&call);
+        if common.open + weight <= CALLS_HARD_MAX {
+            calls.open.insert(xid, Box::new(call));
+            common.open += weight;
+        }
     }
 
     fn reply<O: Observer>(&mut self, dir: usize, ends: Ends, reply: Reply, common: &mut Common<O>) {
         let (calls, totals) = (&mut self.calls[1 - dir], &mut common.totals);
-        let Some(call) = calls.open.remove(&reply.head.xid) else {
+        let Some(call) = calls.take(reply.head.xid) else {
             if calls.answered.contains(&reply.head.xid) {
                 totals.repeated_replies += 1;
             } else {
@@ -731,7 +797,7 @@ impl Connection {
             }
             return;
         };
-        common.open -= 1;
+        common.open -= weight(&call);
         if calls.answered.len() >= ANSWERED_MAX {
             calls.answered.pop_front();
         }
@@ -781,7 +847,7 @@ impl Connection {
             totals.tcp.hole_bytes += half.seen.hole_bytes;
             totals.out_of_step += half.stream.lost;
         }
-        common.open -= self.calls.iter().map(|c| c.open.len()).sum::<usize>();
+        common.open -= self.calls.iter().map(Calls::weight).sum::<usize>();
     }
 }
 
@@ -790,21 +856,31 @@ mod tests {
     use super::*;
     use crate::filter::FILTER_BYTES_MAX;
     use crate::limits::{
-        FRAGMENTED_BYTES_MAX, READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX, WAITING_MAX, WHOLE_ALL_MAX,
-        WHOLE_MAX,
+        BLOCK_MAX, FRAGMENTED_BYTES_MAX, FRAME_MAX, ROWS_MAX, STORED_BYTES_ALL_MAX, STORED_SEGMENTS_MAX,
+        WAITING_MAX, WHOLE_ALL_MAX, WHOLE_MAX,
     };
     use crate::table::Row;
 
     #[test]
     fn all_limits_together_stay_below_64_mib() {
         // A table that has just grown held half as much before, and both exist for a moment.
-        let connections = CONNECTIONS_MAX.next_power_of_two() * 3 / 2 * size_of::<(Key, Connection)>();
+        let places = CONNECTIONS_MAX.next_power_of_two() * 3 / 2 * (size_of::<(Key, usize)>() + 1);
+        let connections = CONNECTIONS_MAX * size_of::<Connection>() + places;
         // Transaction ids of their answered calls.
-        let answered = CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
-        let calls = CALLS_MAX * (size_of::<Call>() + 64);
+        let answered = 2 * CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
+        // Each with some operations, and a place in a table that has at most so many.
+        let places = places_max(CALLS_HARD_MAX) + 2 * CONNECTIONS_MAX * places_max(0);
+        let places = (places * 8 / 7 + CALLS_HARD_MAX) * (size_of::<(u32, usize)>() + 1);
+        let calls = CALLS_HARD_MAX * (size_of::<Call>() + OPERATIONS_KEPT) + places;
         let rows = ROWS_MAX * Row::BYTES_MAX;
-        let read = READ_BUFFER + FRAGMENTED_BYTES_MAX;
-        let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read + crate::analysis::Analysis::BYTES_MAX;
+        // Half of a tree may be empty.
+        let read = BLOCK_MAX * 3 / 2 + 2 * FRAGMENTED_BYTES_MAX;
+        // The shortest call has forty bytes behind its mark.
+        let messages = (MESSAGES_MAX + FRAME_MAX / 44).next_power_of_two() * 3 / 2 * size_of::<Message>();
+        let read = read + messages;
+        // The queue of one direction while it grows.
+        let stored = STORED_BYTES_ALL_MAX + STORED_SEGMENTS_MAX * Half::STORED_BYTES;
+        let stored = stored + HELD_ALL_MAX + read + crate::analysis::Analysis::BYTES_MAX;
         // An anonymised copy holds other things instead.
         let read_all = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read;
         // The write buffer, and a record that is being rewritten.

@@ -87,7 +87,10 @@ impl Results {
             seen.push_str(&format!(", {} frames {}", show_count(*n), why.words()));
         }
         if self.strange > 0 {
-            seen.push_str(&format!(", {} frames that no interface is given for", show_count(self.strange)));
+            seen.push_str(&format!(
+                ", {} frames that no interface is given for or that are too large",
+                show_count(self.strange)
+            ));
         }
         if self.live {
             return format!(

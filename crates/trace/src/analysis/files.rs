@@ -1,6 +1,6 @@
 //! The sequence of calls for each file, and how many files have the same sequence. No I/O.
 
-use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX, TIMED_MAX, TYPICAL_MAX};
+use super::limits::{FILES_MAX, KEYS_MAX, SEQUENCE_MAX, SHAPES_MAX, TIMED_MAX, TYPICAL_MAX};
 use super::think::About;
 use super::typical::{Sample, Steps, Timed};
 use crate::skim::facts::{Facts, ROOT};
@@ -120,6 +120,11 @@ impl Answered {
 }
 
 impl Files {
+    /// The most memory for the keys, in bytes.
+    #[cfg(test)]
+    pub(super) const KEYS_BYTES_MAX: usize =
+        (KEYS_MAX * 8 / 7).next_power_of_two() * 3 / 2 * (size_of::<(Key, u32)>() + 1);
+
     /// Counts a call and returns which file it is about.
     pub(super) fn add(&mut self, call: &Answered) -> About {
         let Some(handle) = call.facts.handle.filter(|handle| *handle != ROOT || call.facts.name.is_some())
@@ -172,8 +177,20 @@ impl Files {
         self.timed += usize::from(steps.is_some());
         let ns = call.at[0];
         self.files.insert(self.next, File { first_ns: ns, last_ns: ns, steps, ..File::default() });
-        self.keys.insert(key, self.next);
+        self.insert(key, self.next);
         self.next
+    }
+
+    /// Remembers that `key` identifies a file. A name that is given to one new file after another, such as that of a
+    /// lock, has a handle each time.
+    fn insert(&mut self, key: Key, at: u32) {
+        if self.keys.len() >= KEYS_MAX && !self.keys.contains_key(&key) {
+            self.keys.retain(|_, at| self.files.contains_key(at));
+            if self.keys.len() > KEYS_MAX / 4 * 3 {
+                self.keys.clear();
+            }
+        }
+        self.keys.insert(key, at);
     }
 
     /// The file that was identified by `key` has this handle.
@@ -199,11 +216,11 @@ impl Files {
                         _ => {}
                     }
                 }
-                self.keys.insert(key, known);
+                self.insert(key, known);
                 known
             }
             _ => {
-                self.keys.insert(handle, at);
+                self.insert(handle, at);
                 at
             }
         }
@@ -320,6 +337,18 @@ mod tests {
             assert_eq!((first.upload_ns, first.wait_ns, first.reply_ns), (0.0, 4e5, 1e5));
             assert_eq!((steps.calls[5].ended_ns() - first.begun_ns, typical.len()), (5_500_000, 1));
         }
+    }
+
+    #[test]
+    fn a_name_that_has_a_new_handle_each_time_does_not_fill_memory() {
+        let mut files = Files::default();
+        let made = 3 * KEYS_MAX as u64;
+        for i in 0..made {
+            files.add(&answered(8, 1, Some(7), Some(100 + i), i64::try_from(i).unwrap()));
+            assert!(files.keys.len() <= KEYS_MAX);
+        }
+        let Sequences { shapes, .. } = files.finish();
+        assert_eq!(shapes.iter().map(|(_, shape)| shape.calls).sum::<u64>(), made);
     }
 
     #[test]

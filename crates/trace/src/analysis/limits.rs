@@ -22,6 +22,10 @@ pub const FOLLOWS_MAX: usize = 384;
 /// dropped.
 pub const FILES_MAX: usize = 4096;
 
+/// Handles and names by which these files are known. Beyond that those of dropped files are forgotten; if that is
+/// less than a quarter, all of them.
+pub const KEYS_MAX: usize = 4 * FILES_MAX;
+
 /// Calls of one file that are remembered individually. Later ones are only counted.
 pub const SEQUENCE_MAX: usize = 48;
 

@@ -247,6 +247,7 @@ impl Analysis {
         let compounds = limits::SHAPES_MAX * (spread + limits::SHAPE_OPERATIONS_MAX);
         pairs
             + connections
+            + files::Files::KEYS_BYTES_MAX
             + (FOLLOWS_MAX + 2) * spread
             + (limits::FILES_MAX + limits::SHAPES_MAX) * file
             + timed

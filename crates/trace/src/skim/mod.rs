@@ -18,7 +18,7 @@ pub(crate) mod v2;
 mod v3;
 pub mod v4;
 
-use crate::limits::OPERATIONS_MAX;
+use crate::limits::{OPERATIONS_KEPT, OPERATIONS_MAX};
 use cursor::Cursor;
 use facts::{Gather, WantedFiles};
 use header::{header, rest_of_header};
@@ -91,6 +91,27 @@ impl Skim {
                 reply.shown = show.map(|show| show.operations).unwrap_or_default();
                 Some(Head::Reply(reply))
             }
+        }
+    }
+
+    /// Bytes of memory held for the names of operations. The few of an ordinary record do not count.
+    pub fn held(&self) -> usize {
+        let ops = match &self.head {
+            Some(Head::Call(call)) => call.ops.capacity(),
+            _ => 0,
+        };
+        let shown = self.show.as_ref().map_or(0, Show::held);
+        if ops > OPERATIONS_KEPT || shown > 0 { ops + shown } else { 0 }
+    }
+
+    /// Drops the names of operations but the first.
+    pub fn let_go(&mut self) {
+        if let Some(Head::Call(call)) = &mut self.head {
+            call.ops.truncate(OPERATIONS_KEPT);
+            call.ops.shrink_to_fit();
+        }
+        if let Some(show) = &mut self.show {
+            show.let_go();
         }
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct Show {
     pub(super) saved: Option<u32>,
     pub(super) checks: Option<u16>,
     pub(super) operations: Vec<(u8, String)>,
+    /// Memory in bytes for their texts.
+    texts: usize,
 }
 
 impl Show {
@@ -27,8 +29,18 @@ impl Show {
 
     pub(super) fn push(&mut self, op: u8, text: String) {
         if self.operations.len() < OPERATIONS_MAX {
+            self.texts += text.capacity();
             self.operations.push((op, text));
         }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn held(&self) -> usize {
+        self.operations.capacity() * size_of::<(u8, String)>() + self.texts
+    }
+
+    pub(super) fn let_go(&mut self) {
+        (self.operations, self.texts) = (Vec::new(), 0);
     }
 
     pub(super) fn name(&self, out: &mut String, name: &[u8]) {
