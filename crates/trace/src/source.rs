@@ -293,7 +293,9 @@ fn frame<'a>(block: &PcapBlockOwned<'a>, state: &mut State, last_ns: i64) -> Opt
         PcapBlockOwned::NG(Block::InterfaceDescription(b)) => {
             if interfaces.len() < INTERFACES_MAX {
                 let resolution = b.ts_resolution().unwrap_or(1_000_000).max(1);
-                interfaces.push(Interface { link: b.linktype.0, resolution, offset: b.ts_offset() });
+                // The parser reads it as little-endian in any section.
+                let offset = if *is_big_endian { b.ts_offset().swap_bytes() } else { b.ts_offset() };
+                interfaces.push(Interface { link: b.linktype.0, resolution, offset });
             }
             return None;
         }

@@ -845,6 +845,29 @@ fn files_of_every_form_whole_cut_and_damaged() {
 }
 
 #[test]
+fn an_offset_of_times_is_in_the_byte_order_of_its_section() {
+    for big in [false, true] {
+        let u16s = |words: &[u16]| -> Vec<u8> {
+            words.iter().flat_map(|w| if big { w.to_be_bytes() } else { w.to_le_bytes() }).collect()
+        };
+        let u32s = |words: &[u32]| -> Vec<u8> {
+            words.iter().flat_map(|w| if big { w.to_be_bytes() } else { w.to_le_bytes() }).collect()
+        };
+        let offset = 1_700_000_000_i64;
+        let offset = if big { offset.to_be_bytes() } else { offset.to_le_bytes() };
+        let file = [
+            u32s(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]),
+            [u32s(&[1, 36]), u16s(&[1, 0]), u32s(&[0])].concat(),
+            [u16s(&[14, 8]), offset.to_vec(), u16s(&[0, 0]), u32s(&[36])].concat(),
+            [u32s(&[6, 36, 0, 0, 7, 4, 4]), vec![1; 4], u32s(&[36])].concat(),
+        ];
+        let (end, frames) = read(file.concat()).expect("a capture");
+        assert_eq!((end, frames.len()), (End::Whole, 1));
+        assert_eq!(frames[0].ns, 1_700_000_000_000_007_000, "big endian: {big}");
+    }
+}
+
+#[test]
 fn more_connections_than_are_followed() {
     let mut trace = landfast_trace::trace::Trace::new(Seen::default());
     let mut ports = 0;
