@@ -1,7 +1,7 @@
 //! The difference between two readings of the counters.
 
 use super::{Counters, Mount, Mountstats, Transport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
@@ -15,10 +15,13 @@ pub struct Difference {
 /// Subtracts the earlier reading from the later one.
 pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
     let mut found = Difference::default();
-    let mut earlier: BTreeMap<(&str, &str), &Mount> =
-        before.mounts.iter().map(|m| ((m.device.as_str(), m.on.as_str()), m)).collect();
+    // The same may be mounted on one directory several times.
+    let mut earlier: BTreeMap<(&str, &str), VecDeque<&Mount>> = BTreeMap::new();
+    for mount in &before.mounts {
+        earlier.entry((&mount.device, &mount.on)).or_default().push_back(mount);
+    }
     for mount in &after.mounts {
-        let was = earlier.remove(&(mount.device.as_str(), mount.on.as_str()));
+        let was = earlier.get_mut(&(mount.device.as_str(), mount.on.as_str())).and_then(VecDeque::pop_front);
         match was.and_then(|was| since(was, mount)) {
             Some(mount) => found.mounts.push(mount),
             None => {
@@ -27,7 +30,7 @@ pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
             }
         }
     }
-    found.gone = earlier.into_keys().map(|(_, on)| on.to_owned()).collect();
+    found.gone = earlier.into_values().flatten().map(|mount| mount.on.clone()).collect();
     found
 }
 
@@ -80,6 +83,11 @@ fn sent(now: &Transport, then: &Transport) -> Option<Transport> {
         bad_xids: now.bad_xids.checked_sub(then.bad_xids)?,
         under_way: now.under_way.checked_sub(then.under_way)?,
         backlog: now.backlog.checked_sub(then.backlog)?,
+        pending: match (now.pending, then.pending) {
+            (Some(now), Some(then)) => Some(now.checked_sub(then)?),
+            _ => None,
+        },
+        unanswered: now.unanswered.min(then.unanswered),
     })
 }
 
@@ -105,6 +113,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_were_lost_before_are_not_in_flight() {
+        // 64 requests were lost with their connection. Since then there is one at a time.
+        let reading = |age: u64, sends: u64, more: &str| {
+            let (receives, under_way) = (sends - 64, 65 * sends);
+            let text = format!(
+                "device s:/ mounted on /m with fstype nfs statvers=1.1\n\tage:\t{age}\n\
+                 \txprt:\ttcp 1 1 1 1 1 {sends} {receives} 0 {under_way} 0{more}\n\
+                 \tLOOKUP: {sends} {sends} 0 {sends} {sends} 0 {sends} {sends} 0\n"
+            );
+            parse(text.as_bytes())
+        };
+        for more in ["", " 64 0 0"] {
+            let found = difference(&reading(10, 1000, more), &reading(15, 2000, more));
+            assert!((found.mounts[0].in_flight() - 1.0).abs() < 1e-9, "{more:?} {found:?}");
+            assert!((reading(10, 1000, more).mounts[0].in_flight() - 1.0).abs() < 1e-9, "{more:?}");
+        }
+    }
+
+    #[test]
     fn mounts_that_come_and_go_and_begin_anew() {
         let none = Mountstats::default();
         let found = difference(&none, &reading(1, 7, 7));
@@ -112,6 +139,14 @@ mod tests {
         assert_eq!(difference(&reading(1, 7, 7), &none).gone, ["/m"]);
         let found = difference(&reading(100, 1000, 1000), &reading(2, 7, 7));
         assert_eq!((found.new, found.mounts[0].ops()), (vec!["/m".to_owned()], 7));
+        // The same twice on one directory.
+        let twice = |age, lookups| Mountstats {
+            mounts: [reading(age, lookups, 7).mounts, reading(age, 1, 7).mounts].concat(),
+            ..Mountstats::default()
+        };
+        let found = difference(&twice(1, 7), &twice(2, 9));
+        assert_eq!(found.mounts.iter().map(Mount::ops).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!((found.new.len(), found.gone.len()), (0, 0));
         // A connection may restart while the mount stays.
         let found = difference(&reading(100, 1000, 1000), &reading(105, 1010, 4));
         assert_eq!((found.new.len(), found.mounts[0].ops(), found.mounts[0].transports[0].sends), (0, 10, 4));

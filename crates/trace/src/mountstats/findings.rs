@@ -277,6 +277,28 @@ mod tests {
     }
 
     #[test]
+    fn mounts_that_share_a_connection_do_not_share_their_time() {
+        // One mount asks for one thing at a time, and the other for sixteen. Both have the same line.
+        let xprt = "\txprt:\ttcp 1 1 1 1 1 17000 17000 0 258000 0 64 0 241000\n";
+        let of = |ops: u64, each_ms: u64| {
+            let text = format!(
+                "device s:/ mounted on /m with fstype nfs4 statvers=1.1\n\tage:\t20\n{xprt}LOOKUP: {ops} {ops} 0 1 1 0 {0} {0} 0\n",
+                ops * each_ms
+            );
+            Findings::of(&parse(text.as_bytes()).mounts[0], None)
+        };
+        let found = of(1000, 10);
+        assert!((found.terms.in_flight - 1.0).abs() < 1e-9, "{found:?}");
+        assert!(
+            (found.shares.rtt - 10.0).abs() < 1e-6 && (found.shares.client - 10.0).abs() < 1e-6,
+            "{found:?}"
+        );
+        // Of the other as many are in flight as fit into its time, which is all that its counters say.
+        let found = of(16_000, 16);
+        assert!((found.shares.total() - 20.0).abs() < 1.1 && found.terms.in_flight > 12.0, "{found:?}");
+    }
+
+    #[test]
     fn large_writes_are_on_their_way() {
         let large = "LOOKUP: 10 10 0 1 1 0 10 10 0\nWRITE: 100 100 0 104857600 1 0 10100 10100 0\nCOMMIT: 1 1 0 1 1 0 20 20 0\n";
         let found = findings(11, 1, large);

@@ -57,10 +57,26 @@ pub struct Transport {
     pub receives: u64,
     /// Replies that belong to no request.
     pub bad_xids: u64,
-    /// Sum, over all requests, of the number in flight when each was sent.
+    /// Sum, over all requests, of the number of those without a reply when each was sent, including it.
     pub under_way: u64,
     /// Sum, over all requests, of the number waiting for a slot.
     pub backlog: u64,
+    /// Sum, over all requests, of the number of others that waited for their replies when it was sent. `None`: not
+    /// counted, as with rdma.
+    pub pending: Option<u64>,
+    /// Requests without replies, at the lower of two readings. The kernel takes all of them for requests in flight,
+    /// though those that were lost with a connection never get a reply.
+    pub unanswered: u64,
+}
+
+impl Transport {
+    /// Sum, over all requests, of the number in flight when each was sent, including it.
+    fn in_flight(&self) -> f64 {
+        match self.pending {
+            Some(others) => others as f64 + self.sends as f64,
+            None => (self.under_way as f64 - self.unanswered as f64 * self.sends as f64).max(0.0),
+        }
+    }
 }
 
 /// Counters of an operation. Times are sums in milliseconds.
@@ -123,10 +139,18 @@ impl Mount {
         self.operations.values().fold(0, |sum, c| sum.saturating_add(c.ops))
     }
 
-    /// Average number of requests in flight when one is sent, including it. 1 if unknown.
+    /// Average number of requests in flight when one is sent, including it. 1 if unknown: mounts of one server share
+    /// connections, whose counters then say little about one of them.
     pub fn in_flight(&self) -> f64 {
-        let sum = |of: fn(&Transport) -> u64| self.transports.iter().map(|t| of(t) as f64).sum::<f64>();
-        let (sends, under_way) = (sum(|t| t.sends), sum(|t| t.under_way));
-        if sends > 0.0 { (under_way / sends).max(1.0) } else { 1.0 }
+        let sends = self.transports.iter().fold(0u64, |sum, t| sum.saturating_add(t.sends));
+        let own = self.operations.values().fold(0u64, |sum, c| sum.saturating_add(c.transmissions));
+        if sends == 0 || sends > own.saturating_add(own / 10).saturating_add(NOT_COUNTED_MAX) {
+            return 1.0;
+        }
+        let sum: f64 = self.transports.iter().map(Transport::in_flight).sum();
+        (sum / sends as f64).max(1.0)
     }
 }
+
+/// Requests that belong to no mount: about leases and sessions, and to find out what a server has.
+const NOT_COUNTED_MAX: u64 = 100;

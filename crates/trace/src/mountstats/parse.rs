@@ -107,8 +107,8 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
     text.split_whitespace().map(|w| w.parse().ok()).collect()
 }
 
-/// `tcp PORT BINDS CONNECTS CONNECT-TIME IDLE SENDS RECEIVES BAD-XIDS UNDER-WAY BACKLOG ...`. For udp, the columns
-/// for connects and times are missing.
+/// `tcp PORT BINDS CONNECTS CONNECT-TIME IDLE SENDS RECEIVES BAD-XIDS UNDER-WAY BACKLOG MOST SENDING PENDING`. For
+/// udp, the columns for connects and times are missing; for rdma, others follow the backlog.
 fn transport(rest: &str) -> Option<Transport> {
     let (kind, rest) = rest.split_once(' ')?;
     let all = numbers(rest)?;
@@ -117,13 +117,16 @@ fn transport(rest: &str) -> Option<Transport> {
         _ => 5,
     };
     let at = |n: usize| all.get(first + n).copied();
+    let (sends, receives) = (at(0)?, at(1)?);
     Some(Transport {
         kind: kind.to_owned(),
-        sends: at(0)?,
-        receives: at(1)?,
+        sends,
+        receives,
         bad_xids: at(2)?,
         under_way: at(3)?,
         backlog: at(4)?,
+        pending: at(7).filter(|_| matches!(kind, "tcp" | "udp")),
+        unanswered: sends.saturating_sub(receives),
     })
 }
 
@@ -149,6 +152,7 @@ fn counters(rest: &str) -> Option<Counters> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     const TEXT: &str = "device rootfs mounted on / with fstype rootfs
 device 10.77.0.1:/export mounted on /mnt/with\\040space with fstype nfs statvers=1.1
@@ -157,8 +161,8 @@ device 10.77.0.1:/export mounted on /mnt/with\\040space with fstype nfs statvers
 \tevents:\t0 4075 0 9
 \tbytes:\t0 673652 0 0 1 673653 0 262
 \tRPC iostats version: 1.1  p/v: 100003/3 (nfs)
-\txprt:\ttcp 683 0 2 0 0 1888 1887 0 3776 5 2 0 0
-\txprt:\tudp 683 1 10 9 0 10 0 0 0
+\txprt:\ttcp 683 0 2 0 0 1888 1887 0 3776 5 2 0 1777
+\txprt:\tudp 683 1 10 10 0 10 0 0 0
 \tsomething:\tnew
 \tper-op statistics
 \t     SETATTR: 827 829 1 119124 119088 141 12087 12382 3
@@ -171,6 +175,10 @@ device server:/x mounted on /y with fstype nfs4 statvers=1.0
 device /dev/sda mounted on /z with fstype ext4
 \tnot: ours
 ";
+
+    fn all_of(transmissions: u64) -> BTreeMap<String, Counters> {
+        BTreeMap::from([("READ".to_owned(), Counters { transmissions, ..Counters::default() })])
+    }
 
     #[test]
     fn what_is_in_it() {
@@ -187,10 +195,16 @@ device /dev/sda mounted on /z with fstype ext4
             bad_xids: 0,
             under_way: 3776,
             backlog: 5,
+            pending: Some(1777),
+            unanswered: 1,
         };
         assert_eq!(m.transports[0], tcp);
         assert_eq!((m.transports[1].sends, m.transports[1].under_way), (10, 10));
-        assert!((m.in_flight() - 3786.0 / 1898.0).abs() < 1e-9);
+        assert_eq!(m.transports[1].pending, None);
+        // That these connections are shared with another mount shows in what is sent.
+        assert!((m.in_flight() - 1.0).abs() < 1e-9);
+        let alone = Mount { operations: all_of(1898), ..m.clone() };
+        assert!((alone.in_flight() - (1777.0 + 1888.0 + 10.0) / 1898.0).abs() < 1e-9);
         let c = m.operations["SETATTR"];
         assert_eq!((c.ops, c.retransmissions(), c.timeouts, c.errors), (827, 2, 1, Some(3)));
         assert!((c.average(c.rtt_ms) - 12087.0 / 827.0).abs() < 1e-9);
