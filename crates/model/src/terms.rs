@@ -19,6 +19,9 @@ pub struct Terms {
     pub file_think_s: f64,
     /// Bytes a second from client to server when the network is the bottleneck. `None`: never reached.
     pub upload_bytes_per_s: Option<f64>,
+    /// The same from server to client.
+    #[serde(default)]
+    pub download_bytes_per_s: Option<f64>,
     /// Average number of calls in flight while any is in flight.
     pub in_flight: f64,
 }
@@ -28,7 +31,11 @@ pub struct Terms {
 pub struct Work {
     /// Files created. 0: unknown.
     pub files: u64,
+    /// Bytes from client to server.
     pub bytes: u64,
+    /// Bytes from server to client.
+    #[serde(default)]
+    pub bytes_down: u64,
     pub calls: u64,
     /// Calls whose effect must be durable before the reply.
     pub synchronous_calls: u64,

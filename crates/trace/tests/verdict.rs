@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod wire;
 
-use landfast_model::{Bound, Device, Job, predict};
+use landfast_model::{Bound, Change, Device, Job, predict};
 use landfast_nfs::v3::proc;
 use landfast_trace::analysis::Analysis;
 use landfast_trace::analysis::both::OtherEnd;
@@ -773,6 +773,38 @@ fn what_could_not_be_read_makes_nobody_sure() {
         words.doubts.iter().any(|doubt| doubt.contains("not even the operation was captured")),
         "{words:?}"
     );
+}
+
+#[test]
+fn a_link_that_reads_fill_is_worth_being_faster() {
+    // 20 Mbit/s, and READs of 256 KiB.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    for xid in 1..=20 {
+        wire.gap = 2 * US;
+        wire.send(true, &call(xid, 100_003, 3, proc::READ, &[0; 48]));
+        wire.wait(400 * US);
+        wire.gap = 579 * US;
+        wire.send(false, &reply(xid, &vec![0; 256 << 10]));
+        wire.gap = 2 * US;
+        wire.ack(true);
+        wire.wait(100 * US);
+    }
+    let (found, words) = find(&wire);
+    assert_eq!(found.verdict.expect("a verdict").bound, Bound::Bandwidth, "{:?}", found.shares);
+    assert_eq!(found.terms.upload_bytes_per_s, None);
+    let rate = found.terms.download_bytes_per_s.expect("a rate");
+    assert!((rate / 2.5e6 - 1.0).abs() < 0.1, "{rate}");
+    assert!(words.evidence.iter().any(|line| line.contains("MB/s")), "{words:?}");
+    let (now, took) = again(&found);
+    assert!((now / took - 1.0).abs() < 0.2, "{now} of {took}");
+    let job = Job::repeat(&found.work, found.terms.in_flight, None).expect("work");
+    let prediction = predict(&found.terms, &job, &Change::usual(&found.terms)).expect("a prediction");
+    let link = prediction.each.iter().find(|outcome| matches!(outcome.change, Change::Link { .. }));
+    let then = link.expect("a faster link").outlook.expect("an outlook").seconds;
+    assert!(then < 0.3 * now, "{then} instead of {now}");
 }
 
 /// Some frames as those of several connections, in the order of time.

@@ -94,6 +94,7 @@ fn measured(way: &WayArgs) -> Result<Measured, String> {
         think_s: seconds(way.think),
         file_think_s: seconds(way.file_think),
         upload_bytes_per_s: way.bandwidth.map(|b| b as f64),
+        download_bytes_per_s: None,
         in_flight: 1.0,
     }))
 }

@@ -83,7 +83,7 @@ impl Forecast {
         if t.file_think_s > 0.0 {
             costs.push(format!("{file_think} more before each file"));
         }
-        if let Some(bytes) = t.upload_bytes_per_s {
+        if let Some(bytes) = t.upload_bytes_per_s.or(t.download_bytes_per_s) {
             costs.push(format!("{} a second", show_bytes(bytes as u64)));
         }
         format!(

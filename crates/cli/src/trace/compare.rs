@@ -70,10 +70,14 @@ fn changes(before: &Findings, after: &Findings) -> Vec<Change> {
     if a.in_flight.round() > b.in_flight.round() {
         all.push(Change::Streams { streams: a.in_flight.round() as u64 });
     }
-    if let (Some(from), Some(to)) = (b.upload_bytes_per_s, a.upload_bytes_per_s)
-        && changed(from, to)
-    {
-        all.push(Change::Link { bytes_per_s: to });
+    let ways =
+        [(b.upload_bytes_per_s, a.upload_bytes_per_s), (b.download_bytes_per_s, a.download_bytes_per_s)];
+    for (from, to) in ways {
+        if let (Some(from), Some(to)) = (from, to)
+            && changed(from, to)
+        {
+            all.push(Change::Link { bytes_per_s: to });
+        }
     }
     all
 }

@@ -65,7 +65,7 @@ pub enum Change {
     RoundTrip { round_trip_s: f64 },
     /// A link of another bandwidth.
     Link {
-        /// Bytes a second from the client to the server.
+        /// Bytes a second, in the direction whose bandwidth was reached.
         bytes_per_s: f64,
     },
     /// A server that is faster by this factor in everything except making changes durable.
@@ -151,7 +151,8 @@ impl Change {
         if terms.round_trip_s >= SHORT_S {
             all.push(Change::RoundTrip { round_trip_s: terms.round_trip_s / 4.0 });
         }
-        all.extend(terms.upload_bytes_per_s.map(|b| Change::Link { bytes_per_s: 10.0 * b }));
+        let rate = terms.upload_bytes_per_s.or(terms.download_bytes_per_s);
+        all.extend(rate.map(|b| Change::Link { bytes_per_s: 10.0 * b }));
         all
     }
 
@@ -277,6 +278,7 @@ mod tests {
             think_s: 0.0,
             file_think_s: 0.0,
             upload_bytes_per_s,
+            download_bytes_per_s: None,
             in_flight: 1.0,
         };
         let kinds = |terms: &Terms| Change::usual(terms).iter().map(Change::kind).collect::<Vec<_>>();

@@ -195,6 +195,9 @@ pub struct Job {
     pub others: u64,
     /// Bytes written. For observed work: all bytes that the client sent.
     pub bytes: u64,
+    /// Bytes that the server sent. For extraction: 0.
+    #[serde(default)]
+    pub bytes_down: u64,
     /// Bytes of a call and its reply that are not included in `bytes`.
     #[serde(default)]
     pub call_bytes: u64,
@@ -223,6 +226,7 @@ impl Job {
                 .saturating_add(tree.hard_links)
                 .saturating_add(tree.others),
             bytes: tree.bytes,
+            bytes_down: 0,
             call_bytes: CALL_BYTES,
             calls: tree.calls(manner),
             delegations_save: (manner.version == Version::V4).then_some(saved),
@@ -251,6 +255,7 @@ impl Job {
             large: 0,
             others: 0,
             bytes: work.bytes,
+            bytes_down: work.bytes_down,
             call_bytes: 0,
             calls: Calls::new(work.calls, work.synchronous_calls),
             delegations_save: (fits && version == Some(Version::V4)).then_some(saved),
@@ -316,7 +321,8 @@ mod tests {
 
     #[test]
     fn work_that_cannot_be_is_refused() {
-        let work = Work { files: 0, bytes: 0, calls: 10, synchronous_calls: 5, span_s: Some(1.0) };
+        let work =
+            Work { files: 0, bytes: 0, bytes_down: 0, calls: 10, synchronous_calls: 5, span_s: Some(1.0) };
         assert!(Job::repeat(&work, 1.0, None).is_ok());
         for bad in [
             Work { calls: 0, synchronous_calls: 0, ..work },

@@ -167,7 +167,8 @@ fn check(terms: &Terms) -> Result<(), Refused> {
     if !others.into_iter().all(time) {
         return Err(Refused::Nonsense("a term below zero or above an hour"));
     }
-    if terms.upload_bytes_per_s.is_some_and(|b| !b.is_finite() || b <= 0.0) {
+    let rates = [terms.upload_bytes_per_s, terms.download_bytes_per_s];
+    if rates.into_iter().flatten().any(|b| !b.is_finite() || b <= 0.0) {
         return Err(Refused::Nonsense("a bandwidth of nothing"));
     }
     Ok(())
@@ -182,6 +183,7 @@ struct Plan {
     synchronous: f64,
     files: f64,
     bytes: f64,
+    bytes_down: f64,
     call_bytes: f64,
     /// The server's work for them, counted in calls.
     worked: f64,
@@ -208,6 +210,7 @@ impl Plan {
             synchronous: job.calls.synchronous as f64,
             files: job.files as f64,
             bytes: job.bytes as f64,
+            bytes_down: job.bytes_down as f64,
             call_bytes: job.call_bytes as f64,
             worked: job.calls.all as f64,
             alone: 0.0,
@@ -227,8 +230,15 @@ impl Plan {
             }
             Change::RoundTrip { round_trip_s } => self.terms.round_trip_s = round_trip_s,
             Change::Link { bytes_per_s } => {
-                // A bandwidth that was never reached bounds nothing, unless the new link is that narrow.
-                self.terms.upload_bytes_per_s = Some(bytes_per_s);
+                // A bandwidth that was never reached bounds nothing, unless the new link is that narrow. Then it is
+                // the way of most bytes that it narrows.
+                let Terms { upload_bytes_per_s: up, download_bytes_per_s: down, .. } = &mut self.terms;
+                let (is_up, is_down) = match (up.is_some(), down.is_some()) {
+                    (false, false) => (self.bytes >= self.bytes_down, self.bytes < self.bytes_down),
+                    known => known,
+                };
+                *up = is_up.then_some(bytes_per_s);
+                *down = is_down.then_some(bytes_per_s);
             }
             Change::Server { times } => self.terms.server_s /= times,
             Change::Streams { streams } => self.streams = self.streams.max(streams as f64),
@@ -310,7 +320,9 @@ impl Plan {
                 less -= from_here;
             }
         }
-        let data = t.upload_bytes_per_s.map_or(0.0, |b| self.bytes / b) + messages.max(0.0);
+        let up = t.upload_bytes_per_s.map_or(0.0, |b| self.bytes / b);
+        let down = t.download_bytes_per_s.map_or(0.0, |b| self.bytes_down / b);
+        let data = up + down + messages.max(0.0);
         shares.bandwidth = shared(data, shares.total(), streams, self.seen);
         shares
     }

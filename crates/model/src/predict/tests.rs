@@ -11,6 +11,7 @@ fn terms() -> Terms {
         think_s: 0.0,
         file_think_s: 0.0,
         upload_bytes_per_s: None,
+        download_bytes_per_s: None,
         in_flight: 1.0,
     }
 }
@@ -80,6 +81,7 @@ fn work_that_was_seen_under_several_streams_takes_what_it_took() {
     let work = crate::Work {
         files: 100,
         bytes: 0,
+        bytes_down: 0,
         calls: 6000,
         synchronous_calls: 6000,
         span_s: Some(6000.0 * 5.05e-3 / 3.0),
@@ -96,7 +98,14 @@ fn work_that_was_seen_under_several_streams_takes_what_it_took() {
 
 #[test]
 fn compounds_of_files_replace_no_other_work() {
-    let work = |calls| crate::Work { files: 100, bytes: 0, calls, synchronous_calls: 600, span_s: None };
+    let work = |calls| crate::Work {
+        files: 100,
+        bytes: 0,
+        bytes_down: 0,
+        calls,
+        synchronous_calls: 600,
+        span_s: None,
+    };
     let change = Change::Compound { files: 16, at_once: true };
     let seconds = |calls| one(&terms(), &Job::repeat(&work(calls), 1.0, None).unwrap(), change);
     assert!(seconds(900) < 0.2);
@@ -135,7 +144,8 @@ fn all_at_once_is_at_least_as_good_as_each() {
 fn what_cannot_be_known_says_so() {
     let p = predict(&terms(), &job(Version::V3), &[Change::Delegations]).unwrap();
     assert_eq!((p.each[0].outlook, p.each[0].unknown), (None, Some(Unknown::Delegations)));
-    let work = crate::Work { files: 0, bytes: 0, calls: 10, synchronous_calls: 5, span_s: Some(1.0) };
+    let work =
+        crate::Work { files: 0, bytes: 0, bytes_down: 0, calls: 10, synchronous_calls: 5, span_s: Some(1.0) };
     let seen = Job::repeat(&work, 1.0, None).unwrap();
     let p = predict(&terms(), &seen, &[Change::Compound { files: 16, at_once: true }]).unwrap();
     assert_eq!(p.each[0].unknown, Some(Unknown::Files));
@@ -188,9 +198,23 @@ fn a_faster_link_and_a_faster_server_change_their_terms() {
     // If the link was never saturated, it is not part of the terms.
     near(one(&terms(), &v3, Change::Link { bytes_per_s: 1e6 }), now.seconds + messages);
     // For observed work these bytes are part of `bytes`.
-    let work = crate::Work { files: 10, bytes: 1_000_000, calls: 60, synchronous_calls: 60, span_s: None };
+    let work = crate::Work {
+        files: 10,
+        bytes: 1_000_000,
+        bytes_down: 0,
+        calls: 60,
+        synchronous_calls: 60,
+        span_s: None,
+    };
     let seen = Job::repeat(&work, 1.0, None).unwrap();
     near(one(&terms(), &seen, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
+    // Bytes that the server sent take time on the way back, whatever the other way has.
+    let read = Job::repeat(&crate::Work { bytes: 0, bytes_down: 1_000_000, ..work }, 1.0, None).unwrap();
+    let narrow_down = Terms { download_bytes_per_s: Some(1e6), ..terms() };
+    near(predict(&narrow_down, &read, &[]).unwrap().now.shares.bandwidth, 1.0);
+    near(predict(&narrow, &read, &[]).unwrap().now.shares.bandwidth, 0.0);
+    near(one(&narrow_down, &read, Change::Link { bytes_per_s: 4e6 }), 60.0 * 5.05e-3 + 0.25);
+    near(one(&terms(), &read, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
     near(one(&terms(), &v3, Change::Server { times: 2.0 }), 6000.0 * 1.025e-3 + 6000.0 * 4e-3);
     let p = predict(&narrow, &v3, &[Change::Link { bytes_per_s: 12.5e6 }, Change::Server { times: 2.0 }])
         .unwrap();
@@ -319,13 +343,21 @@ impl Seen {
             think_s: self.think_ms / 1e3,
             file_think_s: 0.0,
             upload_bytes_per_s: None,
+            download_bytes_per_s: None,
             in_flight: 1.0,
         }
     }
 
     fn job(&self) -> Job {
         let (calls, synchronous_calls) = (self.calls, self.synchronous);
-        let work = crate::Work { files: 200, bytes: 0, calls, synchronous_calls, span_s: Some(self.span_s) };
+        let work = crate::Work {
+            files: 200,
+            bytes: 0,
+            bytes_down: 0,
+            calls,
+            synchronous_calls,
+            span_s: Some(self.span_s),
+        };
         Job::repeat(&work, 1.0, None).unwrap()
     }
 }

@@ -524,7 +524,10 @@ impl Sums {
         let calls = (self.calls as f64).max(1.0);
         let others = (self.calls - self.synchronous) as f64;
         let matters = self.shares.bandwidth > RATE_MIN * self.shares.total();
-        let rate = beside * self.bytes_up.max(self.bytes_down) as f64 / (self.moving * S);
+        // The way of most bytes stands for both.
+        let is_up = self.bytes_up >= self.bytes_down;
+        let rate = |bytes: u64| beside * bytes as f64 / (self.moving * S);
+        let matters = matters && self.moving > 0.0;
         Terms {
             round_trip_s: self.round_trip_ns / calls * S,
             server_s: self.server_ns / others.max(1.0) * S,
@@ -532,7 +535,8 @@ impl Sums {
             // Clients that work in parallel also pause in parallel.
             think_s: self.shares.client / calls / beside,
             file_think_s: 0.0,
-            upload_bytes_per_s: (matters && self.moving > 0.0).then_some(rate),
+            upload_bytes_per_s: (matters && is_up).then(|| rate(self.bytes_up)),
+            download_bytes_per_s: (matters && !is_up).then(|| rate(self.bytes_down)),
             in_flight: if self.busy > 0.0 { self.under_way / self.busy * beside } else { 0.0 },
         }
     }
@@ -541,6 +545,7 @@ impl Sums {
         Work {
             files: self.files,
             bytes: self.bytes_up,
+            bytes_down: self.bytes_down,
             calls: self.calls,
             synchronous_calls: self.synchronous,
             span_s: self.span_s(),

@@ -119,6 +119,7 @@ mod tests {
             think_s: 9.0,
             file_think_s: 0.0,
             upload_bytes_per_s: None,
+            download_bytes_per_s: None,
             in_flight,
         }
     }

@@ -424,7 +424,8 @@ impl Findings {
     }
 
     fn rate(&self) -> String {
-        self.terms.upload_bytes_per_s.map_or_else(String::new, |rate| {
+        let rate = self.terms.upload_bytes_per_s.or(self.terms.download_bytes_per_s);
+        rate.map_or_else(String::new, |rate| {
             format!(", at {:.2} MB/s ({:.1} Mbit/s)", rate / 1e6, rate * 8.0 / 1e6)
         })
     }

@@ -122,8 +122,14 @@ impl Findings {
         let idle = span_s - busy;
         shares.client += idle;
         let ops = mount.ops();
-        let upload =
-            mount.operations.get("WRITE").filter(|c| c.bytes_sent > 0 && c.average(c.bytes_sent) >= LARGE);
+        let upload = mount.operations.get("WRITE").filter(|c| c.average(c.bytes_sent) >= LARGE);
+        let reads = ["READ", "READ_PLUS"].into_iter().filter_map(|name| mount.operations.get(name));
+        let download = reads.max_by_key(|c| c.bytes_received);
+        let download = download.filter(|c| c.average(c.bytes_received) >= LARGE);
+        let rate = |c: &Counters, bytes: u64| {
+            let waited = (c.rtt_ms as f64 - c.ops as f64 * round_trip_ms).max(1.0) * scale;
+            bytes as f64 / waited
+        };
         let all = |of: fn(&Counters) -> u64| mount.used().fold(0u64, |sum, (_, c)| sum.saturating_add(of(c)));
         let per = |value: f64, n: u64| if n == 0 { 0.0 } else { value / n as f64 };
         let terms = Terms {
@@ -132,15 +138,16 @@ impl Findings {
             persistence_s: per(waits, synchronous) / 1e3,
             think_s: per(shares.client * in_flight, ops),
             file_think_s: 0.0,
-            upload_bytes_per_s: upload.filter(|_| shares.bandwidth > 0.0).map(|c| {
-                let waited = (c.rtt_ms as f64 - c.ops as f64 * round_trip_ms).max(1.0) * scale;
-                c.bytes_sent as f64 / waited
-            }),
+            upload_bytes_per_s: upload.filter(|_| shares.bandwidth > 0.0).map(|c| rate(c, c.bytes_sent)),
+            download_bytes_per_s: download
+                .filter(|_| shares.bandwidth > 0.0)
+                .map(|c| rate(c, c.bytes_received)),
             in_flight,
         };
         let work = Work {
             files: 0,
             bytes: mount.server_bytes.1,
+            bytes_down: mount.server_bytes.0,
             calls: ops,
             synchronous_calls: synchronous,
             span_s: Some(span_s),

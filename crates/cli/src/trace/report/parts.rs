@@ -57,10 +57,13 @@ fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
             time(t.persistence_s)
         ),
         Bound::Server => format!("{} for a call with nothing to make stable", time(t.server_s)),
-        Bound::Bandwidth => match t.upload_bytes_per_s {
-            Some(rate) => format!("{} written, at {} a second", show_bytes(w.bytes), show_bytes(rate as u64)),
-            None => format!("{} written", show_bytes(w.bytes)),
-        },
+        Bound::Bandwidth => {
+            let bytes = format!("{} sent, {} received", show_bytes(w.bytes), show_bytes(w.bytes_down));
+            match t.upload_bytes_per_s.or(t.download_bytes_per_s) {
+                Some(rate) => format!("{bytes}, at {} a second", show_bytes(rate as u64)),
+                None => bytes,
+            }
+        }
         Bound::Client if t.file_think_s > 0.0 => {
             format!("{} for each call, {} before each file", time(t.think_s), time(t.file_think_s))
         }

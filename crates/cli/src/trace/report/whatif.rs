@@ -352,11 +352,13 @@ mod tests {
                 think_s: 1e-3,
                 file_think_s,
                 upload_bytes_per_s: None,
+                download_bytes_per_s: None,
                 in_flight: 1.0,
             };
             let work = landfast_model::Work {
                 files: 100,
                 bytes: 0,
+                bytes_down: 0,
                 calls: 700,
                 synchronous_calls: 600,
                 span_s: Some(8.0),

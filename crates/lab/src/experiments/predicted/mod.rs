@@ -420,6 +420,7 @@ impl Probed {
             think_s: 0.0,
             file_think_s: 0.0,
             upload_bytes_per_s: self.upload_bytes_per_s,
+            download_bytes_per_s: None,
             in_flight: 1.0,
         }
     }
