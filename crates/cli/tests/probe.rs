@@ -253,6 +253,80 @@ fn where_nothing_can_be_made_or_nobody_is_it_says_so() {
     refused(&something_else(), &["127.0.0.1"]);
 }
 
+/// A way to the server on which the reply to the call that makes the probe's directory is lost with its connection. `ends`: from
+/// then on nobody gets through.
+fn losing_the_directory(server: &Serving, ends: bool) -> String {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let there = server.url.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+    let lost = Arc::new(AtomicBool::new(false));
+    let carry = move |mut from: TcpStream,
+                      mut to: TcpStream,
+                      lose: Arc<AtomicBool>,
+                      up: bool,
+                      lost: Arc<AtomicBool>| {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(n @ 1..) = from.read(&mut bytes) {
+            let makes = up
+                && bytes[..n].windows(31).any(|name| {
+                    name.starts_with(b"landfast-probe-") && name[15..].iter().all(u8::is_ascii_hexdigit)
+                });
+            if makes && !lost.swap(true, Ordering::AcqRel) {
+                lose.store(true, Ordering::Release);
+            }
+            if (!up && lose.load(Ordering::Acquire)) || to.write_all(&bytes[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) =
+                (client.expect("a client"), TcpStream::connect(&there).expect("the server"));
+            if ends && lost.load(Ordering::Acquire) {
+                continue;
+            }
+            let lose = Arc::new(AtomicBool::new(false));
+            for up in [true, false] {
+                let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+                let (from, to) =
+                    if up { (copy(&client), copy(&server)) } else { (copy(&server), copy(&client)) };
+                let (lose, lost, carry) = (lose.clone(), lost.clone(), carry);
+                std::thread::spawn(move || carry(from, to, lose, up, lost));
+            }
+        }
+    });
+    address.to_string()
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_directory_whose_reply_is_lost_is_removed_or_named() {
+    let served = serve(&[]);
+    for version in ["3", "4.0", "4.1"] {
+        let address = losing_the_directory(&served.server, false);
+        let url = served.url(version).replace(served.server.address(), &address);
+        let (o, _) = probe(&url, &["--seconds", "0.2"]);
+        assert_eq!(o.status.code(), Some(2), "{version}: {}", stdout(&o));
+        one_line_with(&stderr(&o), &[&address]);
+        assert_eq!(served.left(), [] as [String; 0], "{version}");
+        let address = losing_the_directory(&served.server, true);
+        let url = served.url(version).replace(served.server.address(), &address);
+        let (o, _) = probe(&url, &["--seconds", "0.2"]);
+        assert_eq!(o.status.code(), Some(2), "{version}: {}", stdout(&o));
+        let left = served.left();
+        let [name] = &left[..] else { panic!("{version}: {left:?}") };
+        assert!(stderr(&o).contains(name) && stderr(&o).contains("landfast rm -r 'nfs://"), "{}", stderr(&o));
+        std::fs::remove_dir(served.export.join(name)).expect("an empty directory");
+    }
+}
+
 /// Something that listens and is no NFS server: it says what it is to whoever comes, and goes.
 fn something_else() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

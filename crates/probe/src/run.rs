@@ -60,8 +60,7 @@ pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Pro
     }
     let tls = Tls { offered: offers::tls(&target, target.version)? };
     let mut calls = connect(&target)?;
-    let waits = |why: &str| tell.doing(&format!("waiting for the server: {why}"));
-    let (place, left) = Place::make(&mut *calls, &target, stop, &waits)?;
+    let (place, left) = Place::make(&mut *calls, &target, stop, tell)?;
     for url in left {
         tell.notice(&format!(
             "{url} is there: of another probe that runs now, or left by one that was killed; then remove it with landfast rm -r '{url}'"
