@@ -20,6 +20,9 @@ pub const CONCURRENCY_PART: f64 = 0.35;
 /// Part of the time for the burst of WRITEs.
 pub const BANDWIDTH_PART: f64 = 0.15;
 
+/// If twice as many WRITEs in flight are faster by this factor, the bandwidth was not reached.
+pub const BANDWIDTH_RISE: f64 = 1.25;
+
 /// Numbers of calls in flight that are measured.
 pub const IN_FLIGHT: [usize; 6] = [1, 2, 4, 8, 16, 32];
 

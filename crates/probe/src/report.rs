@@ -72,4 +72,6 @@ pub struct Bandwidth {
     pub upload_bytes_per_s: f64,
     pub bytes: u64,
     pub in_flight: usize,
+    /// With more WRITEs in flight it would have been more.
+    pub at_least: bool,
 }

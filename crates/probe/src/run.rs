@@ -6,8 +6,9 @@ use crate::delegations::Delegations;
 use crate::error::{Error, Result};
 use crate::findings::{Measured, PerFile, Remark, RemarkKind};
 use crate::limits::{
-    BANDWIDTH_PART, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX, CONCURRENCY_PART,
-    CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, LONG, LONG_MAX, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
+    BANDWIDTH_PART, BANDWIDTH_RISE, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX,
+    CONCURRENCY_PART, CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, LONG, LONG_MAX, PATIENCE, ROUNDS_PART,
+    SECONDS, WRITE_BYTES,
 };
 use crate::offers;
 use crate::place::{Place, connect, connect_time};
@@ -165,7 +166,7 @@ impl Run<'_> {
         let operations = self.operations()?;
         let delegations = self.delegations()?;
         let bandwidth = self.bandwidth()?;
-        measured.upload_bytes_per_s = bandwidth.map(|b| b.upload_bytes_per_s);
+        measured.upload_bytes_per_s = bandwidth.filter(|b| !b.at_least).map(|b| b.upload_bytes_per_s);
         self.drop_all(held)?;
         Ok(Parts { measured, rates, operations, delegations, bandwidth })
     }
@@ -422,7 +423,7 @@ impl Run<'_> {
         let budget = self.options.time.mul_f64(BANDWIDTH_PART);
         let end = Instant::now() + budget;
         let most = BURST_IN_FLIGHT.min(self.calls.lanes());
-        let (mut in_flight, mut sent, mut best): (usize, u64, Option<Bandwidth>) = (1, 0, None);
+        let (mut in_flight, mut sent, mut rates) = (1, 0, Vec::new());
         loop {
             let (mut left, mut written) = (2 * in_flight as u64, 0u64);
             let mut next = |_| {
@@ -451,10 +452,7 @@ impl Run<'_> {
                 }
             };
             self.go_on()?;
-            let upload_bytes_per_s = written as f64 / took.as_secs_f64().max(1e-9);
-            if best.is_none_or(|b| b.upload_bytes_per_s < upload_bytes_per_s) {
-                best = Some(Bandwidth { upload_bytes_per_s, bytes: 0, in_flight });
-            }
+            rates.push((in_flight, written as f64 / took.as_secs_f64().max(1e-9)));
             // The next batch takes at most about twice as long as this one.
             if Instant::now() + 2 * took > end || sent >= BURST_BYTES_MAX {
                 break;
@@ -462,10 +460,57 @@ impl Run<'_> {
             in_flight = (2 * in_flight).min(most);
         }
         self.drop_all(vec![file])?;
-        Ok(best.map(|b| Bandwidth { bytes: sent, ..b }))
+        let found = bandwidth_of(&rates, sent);
+        if let Some(found) = found.filter(|found| found.at_least) {
+            let text = format!(
+                "the bandwidth was not reached: it is at least {:.1} MB a second, and with more WRITEs under way more came through each time",
+                found.upload_bytes_per_s / 1e6
+            );
+            self.remarks.push(Remark { kind: RemarkKind::NotMeasured, text });
+        }
+        Ok(found)
     }
+}
+
+/// The highest of the rates in bytes a second, each with so many WRITEs in flight. The bandwidth bounds it only if
+/// twice as many in flight are hardly faster. On a long way each reply is waited for, and TCP sends more and more.
+fn bandwidth_of(rates: &[(usize, f64)], bytes: u64) -> Option<Bandwidth> {
+    let &(in_flight, upload_bytes_per_s) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = rates.iter().map(|(in_flight, _)| *in_flight).max()?;
+    let best = |wanted: &dyn Fn(usize) -> bool| {
+        let rates = rates.iter().filter(|(in_flight, _)| wanted(*in_flight)).map(|(_, rate)| *rate);
+        rates.max_by(f64::total_cmp)
+    };
+    let (with_half, with_most) = (best(&|n| 2 * n <= most), best(&|n| n == most));
+    let is_reached = with_half.zip(with_most).is_some_and(|(half, most)| most <= BANDWIDTH_RISE * half);
+    Some(Bandwidth { upload_bytes_per_s, bytes, in_flight, at_least: !is_reached })
 }
 
 fn no_file() -> Error {
     Error::Server(ServerError::Nonsense("a CREATE that made no file".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_rises_with_each_doubling_is_no_bandwidth() {
+        let of = |rates: &[(usize, f64)]| {
+            bandwidth_of(rates, 1).map(|b| (b.upload_bytes_per_s, b.in_flight, b.at_least))
+        };
+        // A link of 12.5 MB/s over 50 ms, and one over which the time was too short.
+        let link =
+            [(1, 1.3e6), (2, 2.6e6), (4, 5.2e6), (8, 10.1e6), (16, 12.4e6), (32, 12.5e6), (32, 12.4e6)];
+        assert_eq!(of(&link), Some((12.5e6, 32, false)));
+        assert_eq!(of(&link[..4]), Some((10.1e6, 8, true)));
+        // TCP's slow start goes on with as many under way.
+        assert_eq!(of(&[(16, 10e6), (32, 11e6), (32, 25e6)]), Some((25e6, 32, true)));
+        // A server that is busy with one, and where more under way are slower.
+        assert_eq!(of(&[(1, 5e6), (2, 5.1e6)]), Some((5.1e6, 2, false)));
+        assert_eq!(of(&[(1, 5e6), (2, 4e6)]), Some((5e6, 1, false)));
+        // Nothing to compare with: a session of one slot, or no time.
+        assert_eq!(of(&[(1, 5e6), (1, 5e6)]), Some((5e6, 1, true)));
+        assert_eq!(of(&[]), None);
+    }
 }

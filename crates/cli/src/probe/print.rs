@@ -40,7 +40,8 @@ pub fn print(r: &Report, out: impl Write) -> io::Result<()> {
     match &r.bandwidth {
         Some(b) => writeln!(
             out,
-            "bandwidth: {} a second, written unstable in {} with up to {} WRITEs under way",
+            "bandwidth: {}{} a second, written unstable in {} with up to {} WRITEs under way",
+            if b.at_least { "at least " } else { "" },
             show_bytes(b.upload_bytes_per_s as u64),
             show_bytes(b.bytes),
             b.in_flight
