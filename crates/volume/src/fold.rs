@@ -89,6 +89,11 @@ impl Content {
         *self == Content::default()
     }
 
+    /// A part of it gives back room to the filesystem.
+    pub(crate) fn gives_room(&self) -> bool {
+        self.cut.is_some() || self.writes.iter().any(|(_, fill)| matches!(fill, Fill::Zero(_)))
+    }
+
     /// The size of a file that was empty before the writes.
     pub(crate) fn filled(&self) -> u64 {
         let end = |(offset, fill): &(u64, Fill)| match fill {

@@ -20,6 +20,13 @@ impl<T: Tree> Run<'_, T> {
         if bug(Bug::LostRemapRow) {
             return Ok(());
         }
-        self.tree.save_rows(made).map_err(io("writing the remap table", &stage))
+        match self.tree.save_rows(made).map_err(io("writing the remap table", &stage)) {
+            Err(e) if e.is_full() => {
+                self.make_room(e)?;
+                // They are entered already.
+                self.tree.save_rows(Vec::new()).map_err(io("writing the remap table", &stage))
+            }
+            done => done,
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::{Error, Run, io, surprise};
 use crate::faults::point;
 use crate::fold::{Content, Fill};
 use crate::record::{Kind, ObjId};
-use crate::recover::tree::Tree;
+use crate::recover::tree::{Meta, Tree};
 use crate::truncation_notes::{TRUNCATION_XATTR, TruncationNotes};
 
 impl Work<'_> {
@@ -28,13 +28,40 @@ impl Work<'_> {
             return Err(surprise("data for something that is no file", id, None));
         }
         let now = &object.now;
-        if let Some(cut) = content.cut.filter(|cut| *cut < meta.size) {
-            self.tree.truncate(now, cut).map_err(io("cutting a file", id))?;
-        }
+        self.cut(object, &meta)?;
         self.fill(now, content, None)?;
         match content.size {
             Some(size) if object.made.is_none() || content.filled() != size => {
                 self.tree.truncate(now, size).map_err(io("setting a file's size", id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Cuts a file and makes its holes, ahead of everything else that [`Work::contents`] does: the room may be what another file needs.
+    /// Doing it again in order gives the same bytes.
+    pub(super) fn give_room(&mut self, object: &Object<'_>) -> Result<(), Error> {
+        let (id, content) = (object.id, &object.plan.content);
+        if !content.gives_room() {
+            return Ok(());
+        }
+        let meta = self.look(object)?;
+        if meta.kind != Kind::File {
+            return Err(surprise("data for something that is no file", id, None));
+        }
+        self.cut(object, &meta)?;
+        for (offset, fill) in &content.writes {
+            if let Fill::Zero(len) = fill {
+                self.tree.punch(&object.now, *offset, *len).map_err(io("punching a hole", id))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, object: &Object<'_>, meta: &Meta) -> Result<(), Error> {
+        match object.plan.content.cut {
+            Some(cut) if cut < meta.size => {
+                self.tree.truncate(&object.now, cut).map_err(io("cutting a file", object.id))
             }
             _ => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Makes the disk agree with the fold, in this order:
 //! 1. names, since removing dead objects frees space, and since names change the times of directories;
-//! 2. for each object its contents, its attributes, and last its times, since everything else changes those.
+//! 2. what else gives back space: files that were cut, and holes;
+//! 3. for each object its contents, its attributes, and last its times, since everything else changes those.
 
 use super::work::{Object, Work};
 use super::{Error, FoundHow, Run};
@@ -19,13 +20,27 @@ impl<'a, T: Tree> Run<'a, T> {
         point("recovery.attached");
         self.empty_stage()?;
         self.tree.let_go();
-        if self.is_short() {
-            // Some filesystems give back the room of dead objects only then.
+        let gives = self.give_room()?;
+        if gives || self.is_short() {
+            // Some filesystems give back the room only then.
             self.sync()?;
         }
         self.objects(|work, object| work.complete(object))?;
         point("recovery.contents");
         self.verify()
+    }
+
+    /// Cuts files and makes holes before anything is written. Returns whether there were any.
+    fn give_room(&mut self) -> Result<bool, Error> {
+        let now = &self.now;
+        let gives = |id: &ObjId, plan: &Plan| {
+            plan.content.gives_room() && now.get(id).is_some_and(|now| now.came == FoundHow::Found)
+        };
+        if !self.fold.objects.iter().any(|(id, plan)| !plan.dead && gives(id, plan)) {
+            return Ok(false);
+        }
+        self.objects(|work, object| work.give_room(object))?;
+        Ok(true)
     }
 
     /// Whether an object that this run made has not got its contents yet, because room was short.

@@ -84,13 +84,18 @@ impl<'a, T: Tree> Run<'a, T> {
                 if let Some(plan) = made_again(fold, id) {
                     self.ask_what_is_handed_down(id, plan)?;
                 }
-                let (look, tree) = self.parts(roomy);
-                let mut work = Work::new(tree);
-                let found = find(work.tree, id, wanted.remapped.as_ref())?;
-                let met = look.find_or_make(&mut work, id, found)?;
-                let done = work.done;
-                self.done.add(done);
-                self.know(met, rows);
+                loop {
+                    let (look, tree) = self.parts(roomy);
+                    let mut work = Work::new(tree);
+                    let found = find(work.tree, id, wanted.remapped.as_ref())?;
+                    let met = look.find_or_make(&mut work, id, found)?;
+                    let done = work.done;
+                    self.done.add(done);
+                    match met {
+                        Met::NoRoom(why) => self.make_room(why)?,
+                        met => break self.know(met, rows),
+                    }
+                }
             }
         }
         Ok(())
@@ -127,26 +132,70 @@ impl<'a, T: Tree> Run<'a, T> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let dirs = starts.zip(&ends).filter_map(|(start, end)| wanted.get(start..*end));
         let portions: Vec<_> = dirs.flat_map(|same| same.chunks(RECOVERY_PORTION)).collect();
-        let (look, tree) = self.parts(roomy);
         // All are looked for before any is made: on Linux the handle of a lost object fails with ENOMEM, not ESTALE, while its
         // number is being given to a new inode (`iget_locked` finds `I_CREATING`).
-        let found = tree.spread(&portions, |tree, portion| {
+        let found = self.tree.spread(&portions, |tree, portion| {
             portion.iter().map(|wanted| find(tree, wanted.id, wanted.remapped.as_ref())).collect()
         })?;
-        let portions: Vec<(_, Vec<_>)> = portions.into_iter().zip(found).collect();
-        let met = tree.spread(&portions, |tree, (portion, found)| {
-            let mut work = Work::new(tree);
-            let met = portion
-                .iter()
-                .zip(found)
-                .map(|(wanted, found)| look.find_or_make(&mut work, wanted.id, found.clone()));
-            Ok((met.collect::<Result<Vec<_>, _>>()?, work.done))
-        })?;
-        for (met, done) in met {
-            self.done.add(done);
-            met.into_iter().for_each(|met| self.know(met, rows));
+        let mut left: Vec<(Vec<_>, Vec<_>)> =
+            portions.into_iter().map(|portion| portion.iter().collect()).zip(found).collect();
+        loop {
+            let (look, tree) = self.parts(roomy);
+            let met = tree.spread(&left, |tree, (portion, found)| {
+                let mut work = Work::new(tree);
+                let met = portion
+                    .iter()
+                    .zip(found)
+                    .map(|(wanted, found)| look.find_or_make(&mut work, wanted.id, found.clone()));
+                Ok((met.collect::<Result<Vec<_>, _>>()?, work.done))
+            })?;
+            let (mut refused, mut no_room) = (Vec::new(), None);
+            for ((portion, _), (met, done)) in left.into_iter().zip(met) {
+                self.done.add(done);
+                let mut again = Vec::new();
+                for (wanted, met) in portion.into_iter().zip(met) {
+                    match met {
+                        Met::NoRoom(why) => {
+                            no_room = Some(why);
+                            again.push(wanted);
+                        }
+                        met => self.know(met, rows),
+                    }
+                }
+                if !again.is_empty() {
+                    let found = vec![None; again.len()];
+                    refused.push((again, found));
+                }
+            }
+            match no_room {
+                Some(why) => self.make_room(why)?,
+                None => return Ok(()),
+            }
+            left = refused;
         }
-        Ok(())
+    }
+
+    /// Called when there was no room for a lost object (`why`): removes everything dead first, since the object may have been made in its
+    /// place. That room can be found only once: the second time, this fails.
+    ///
+    /// It does a part of [`Run::enforce`] early, which harms nothing: the fold says what is wrong, whether or not the lost objects are
+    /// there yet, and what lives keeps a name in staging.
+    pub(super) fn make_room(&mut self, why: Error) -> Result<(), Error> {
+        if std::mem::replace(&mut self.room_made, true) {
+            return Err(why);
+        }
+        let mut ids: Vec<_> = self.fold.objects.keys().filter(|id| !self.now.contains_key(id)).collect();
+        ids.sort_unstable();
+        for id in ids {
+            if let Some(found) = self.find(id)? {
+                self.know(Met::on_disk(id, found), &mut Vec::new());
+            }
+        }
+        self.detach()?;
+        self.empty_stage_of_the_dead()?;
+        self.tree.let_go();
+        // Some filesystems give back the room only then.
+        self.sync()
     }
 
     /// Finds out of the directories of an object whether their entries inherit something, so that the object must be made in
@@ -185,18 +234,14 @@ impl<'a, T: Tree> Run<'a, T> {
     pub(super) fn look_for_all(&mut self) -> Result<(), Error> {
         for (id, _) in self.sorted(|_, _| true) {
             if let Some(found) = self.find(id)? {
-                let now = Now { id: found, came: FoundHow::Found, complete: false };
-                self.know(
-                    Some(ObjectOnDisk { id, now, ours: false, fileid: None, staged: None }),
-                    &mut Vec::new(),
-                );
+                self.know(Met::on_disk(id, found), &mut Vec::new());
             }
         }
         Ok(())
     }
 
-    fn know(&mut self, met: Option<ObjectOnDisk<'_>>, rows: &mut Rows) {
-        let Some(ObjectOnDisk { id, now, ours, fileid, staged }) = met else { return };
+    fn know(&mut self, met: Met<'_>, rows: &mut Rows) {
+        let Met::OnDisk(ObjectOnDisk { id, now, ours, fileid, staged }) = met else { return };
         if let Some(name) = staged {
             self.staged.entry(now.id.clone()).or_default().push(name);
         }
@@ -225,7 +270,7 @@ enum Visit<'a> {
 }
 
 /// The plan of an object that recovery makes again if it is lost.
-fn made_again<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a Plan> {
+pub(super) fn made_again<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a Plan> {
     fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead)
 }
 
@@ -245,6 +290,22 @@ struct ObjectOnDisk<'a> {
     fileid: Option<u64>,
     /// Its temporary name, if not noted yet.
     staged: Option<Place>,
+}
+
+/// What came of looking for an object, or of making it.
+enum Met<'a> {
+    OnDisk(ObjectOnDisk<'a>),
+    /// It is not on disk, and need not be.
+    Absent,
+    /// It must be made, and there is no room for it.
+    NoRoom(Error),
+}
+
+impl<'a> Met<'a> {
+    fn on_disk(id: &'a ObjId, found: ObjId) -> Met<'a> {
+        let now = Now { id: found, came: FoundHow::Found, complete: false };
+        Met::OnDisk(ObjectOnDisk { id, now, ours: false, fileid: None, staged: None })
+    }
 }
 
 /// The data that tells where an object is.
@@ -271,14 +332,14 @@ impl<'b> Look<'b> {
         }
     }
 
-    /// Finds an object or makes it. `None`: it is not on disk, and need not be.
+    /// Finds an object or makes it.
     fn find_or_make<'a>(
         &self,
         work: &mut Work<'_>,
         id: &'a ObjId,
         found: Option<ObjId>,
-    ) -> Result<Option<ObjectOnDisk<'a>>, Error> {
-        let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
+    ) -> Result<Met<'a>, Error> {
+        let Some(plan) = self.fold.objects.get(id) else { return Ok(Met::Absent) };
         let known = |id: ObjId, came, complete| Now { id, came, complete };
         let met = |now| ObjectOnDisk { id, now, ours: false, fileid: None, staged: None };
         let native = self.native(plan);
@@ -295,13 +356,13 @@ impl<'b> Look<'b> {
                     }
                 }
             }
-            return Ok(Some(ObjectOnDisk { staged, ..met(known(now, FoundHow::Found, false)) }));
+            return Ok(Met::OnDisk(ObjectOnDisk { staged, ..met(known(now, FoundHow::Found, false)) }));
         }
         if plan.dead {
-            return Ok(None);
+            return Ok(Met::Absent);
         }
         // An object that a crash cannot have lost is not made again, but reported ([`Run::concede_the_gone`]).
-        let Some(birth) = plan.birth.as_ref().filter(|_| !plan.must_be_there) else { return Ok(None) };
+        let Some(birth) = plan.birth.as_ref().filter(|_| !plan.must_be_there) else { return Ok(Met::Absent) };
         // Its name in staging, if it is there; else its name in the directory that recovery has made for it.
         let in_stage = staging_name("made", id);
         let in_native = beside(id);
@@ -335,12 +396,15 @@ impl<'b> Look<'b> {
             |now| ObjectOnDisk { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
         match left {
             Some((now, kind)) if kind == birth.kind => {
-                Ok(Some(ObjectOnDisk { staged, ..again(known(now, FoundHow::Found, false)) }))
+                Ok(Met::OnDisk(ObjectOnDisk { staged, ..again(known(now, FoundHow::Found, false)) }))
             }
             Some(_) => Err(surprise("an object of another kind is in staging", id, Some(name))),
             None => {
                 let made = work.tree.make(&dir, name, birth, first_mode(plan, private));
-                let (now, mut meta) = made.map_err(io("making a lost object again", id))?;
+                let (now, mut meta) = match made.map_err(io("making a lost object again", id)) {
+                    Err(e) if e.is_full() => return Ok(Met::NoRoom(e)),
+                    made => made?,
+                };
                 if native.is_some() && staged.is_some() {
                     meta = work.disinherit(id, &now, meta)?;
                 }
@@ -356,7 +420,7 @@ impl<'b> Look<'b> {
                     }
                 }
                 let came = if staged.is_some() { FoundHow::Staged } else { FoundHow::Placed };
-                Ok(Some(ObjectOnDisk { staged, ..again(known(object.now, came, complete)) }))
+                Ok(Met::OnDisk(ObjectOnDisk { staged, ..again(known(object.now, came, complete)) }))
             }
         }
     }

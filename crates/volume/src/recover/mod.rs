@@ -255,6 +255,8 @@ struct Run<'a, T> {
     native: ObjMap<Option<ObjId>>,
     /// What an earlier run left in staging, by name.
     left_staged: HashMap<bytes::Bytes, (ObjId, Kind)>,
+    /// What is dead was removed before everything lost was made ([`Run::make_room`]).
+    room_made: bool,
     strict: bool,
     /// Entries that stay as somebody else left them.
     conceded: BTreeSet<(ObjId, bytes::Bytes)>,
@@ -282,6 +284,7 @@ impl<'a, T: Tree> Run<'a, T> {
             staged: BTreeMap::new(),
             native: ObjMap::default(),
             left_staged: HashMap::new(),
+            room_made: false,
             strict,
             conceded: BTreeSet::new(),
             local: Vec::new(),

@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 
+use super::materialise::made_again;
 use super::{Error, FoundHow, Run, io, present, staging_name, surprise};
 use crate::fold::Plan;
 use crate::record::{Kind, ObjId};
@@ -30,14 +31,28 @@ impl<T: Tree> Run<'_, T> {
                 else {
                     continue;
                 };
+                if self.is_conceded(logged, name) {
+                    continue;
+                }
                 // An object that somebody has removed is no longer wanted.
-                let want = want.as_ref().and_then(|want| self.now.get(want)).map(|now| now.id.clone());
-                if want.as_ref() != Some(&found) {
-                    self.detach_one((logged, name), &dir, found, kind, want.is_some())?;
+                let there = want.as_ref().and_then(|want| self.now.get(want)).map(|now| now.id.clone());
+                if there.as_ref() != Some(&found) {
+                    let wanted =
+                        there.is_some() || want.as_ref().is_some_and(|want| self.is_still_made(want));
+                    self.detach_one((logged, name), &dir, found, kind, wanted)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a lost object has not been made again yet ([`Run::make_room`]).
+    fn is_still_made(&self, id: &ObjId) -> bool {
+        made_again(self.fold, id).is_some_and(|plan| !plan.must_be_there) && !self.now.contains_key(id)
+    }
+
+    fn is_conceded(&self, dir: &ObjId, name: &Bytes) -> bool {
+        !self.conceded.is_empty() && self.conceded.contains(&(dir.clone(), name.clone()))
     }
 
     /// Removes what stands at an entry (`at`, in the log's terms), or concedes the entry to it.
@@ -213,12 +228,8 @@ impl<T: Tree> Run<'_, T> {
     /// Removes what is left in staging: dead objects, and second names of live ones.
     pub(super) fn empty_stage(&mut self) -> Result<(), Error> {
         // Live objects are moved out of dead directories before those are emptied.
-        let is_dead = |found: &ObjId| {
-            let logged = self.logged(found);
-            logged.and_then(|logged| self.fold.objects.get(logged)).is_some_and(|plan| plan.dead)
-        };
         let (dead, living): (Vec<_>, Vec<_>) =
-            self.staged.clone().into_iter().partition(|(found, _)| is_dead(found));
+            self.staged.clone().into_iter().partition(|(found, _)| self.is_dead(found));
         self.staged.clear();
         for (found, names) in living.into_iter().chain(dead) {
             for (stage, name) in names {
@@ -226,6 +237,45 @@ impl<T: Tree> Run<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// Removes only the dead objects in staging, and forgets all that are gone. A directory that hands something down stays for now: lost
+    /// objects may have to be made in it.
+    pub(super) fn empty_stage_of_the_dead(&mut self) -> Result<(), Error> {
+        let dead: Vec<_> = self.staged.keys().filter(|found| self.is_dead(found)).cloned().collect();
+        for found in dead {
+            if self.probe(&found)?.is_some_and(|meta| meta.kind == Kind::Dir) {
+                let asked = self.tree.hands_down(&found);
+                if asked.map_err(io("asking what a directory hands down", &found))? {
+                    continue;
+                }
+                if let Some(logged) = self.logged(&found).cloned() {
+                    self.native.entry(logged).or_insert(None);
+                }
+            }
+            for (stage, name) in self.staged.remove(&found).unwrap_or_default() {
+                self.drop_staged(&stage, &found, &name)?;
+            }
+        }
+        let dead = |id: &ObjId| self.fold.objects.get(id).is_some_and(|plan| plan.dead);
+        let mut dead: Vec<_> = self
+            .now
+            .iter()
+            .filter(|(id, _)| dead(id))
+            .map(|(id, now)| (id.clone(), now.id.clone()))
+            .collect();
+        dead.sort_unstable();
+        for (id, now) in dead {
+            if self.probe(&now)?.is_none() {
+                self.now.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_dead(&self, found: &ObjId) -> bool {
+        let plan = self.logged(found).and_then(|logged| self.fold.objects.get(logged));
+        plan.is_some_and(|plan| plan.dead)
     }
 
     /// Sets aside what is in a dead directory. Each entry that the log knows has been detached, so what is left is not ours. The

@@ -84,7 +84,7 @@ pub trait Tree {
     }
     /// The present identity of `old` according to the remap table.
     fn remapped(&self, old: &ObjId) -> Option<ObjId>;
-    /// Enters (old, new, fileid) into the remap table and makes that durable.
+    /// Enters (old, new, fileid) into the remap table and makes that durable. After an error they stay entered, for the next call.
     fn save_rows(&mut self, rows: Vec<(ObjId, ObjId, u64)>) -> Result<()>;
     /// What [`Tree::keep_times`] last kept for the same `marker`.
     fn kept_times(&mut self, marker: u64) -> Result<Option<KeptTimes>>;

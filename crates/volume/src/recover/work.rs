@@ -1,6 +1,8 @@
 //! Work on a single object: its contents, attributes and times. No object's work depends on another's, so several
 //! threads share it ([`Tree::spread`]).
 
+use bytes::Bytes;
+
 use super::{Counts, Error, io, surprise};
 use crate::fold::Plan;
 use crate::record::{Kind, ObjId, Owned};
@@ -79,13 +81,8 @@ impl Work<'_> {
             self.tree.chown(now, uid, gid).map_err(io("setting the owner", id))?;
             (set, changed) = (true, meta.owned.mode & SET_ID != 0);
         }
-        for (name, value) in &plan.xattrs {
-            if self.tree.xattr(now, name).map_err(io("reading an extended attribute", id))? != *value {
-                self.tree
-                    .set_xattr(now, name, value.as_ref())
-                    .map_err(io("setting an extended attribute", id))?;
-                (set, changed) = (true, true);
-            }
+        if self.xattrs(object)? {
+            (set, changed) = (true, true);
         }
         if let Some(Owned { mode, .. }) = plan.owned
             && !dressed
@@ -100,6 +97,28 @@ impl Work<'_> {
         let odd = object.made.is_none() && plan.links.is_some_and(|n| n != meta.nlink);
         self.done.odd_links += u64::from(odd && meta.kind != Kind::Dir);
         Ok(())
+    }
+
+    /// Makes the extended attributes what they must be. A filesystem may have room only for all of them together, as ext4 has in an
+    /// inode and one block. So first those go that must be absent, and others shrink; then the rest grows. The large ones come
+    /// first, since they fit in fewer places. Returns whether any was different.
+    fn xattrs(&mut self, object: &Object<'_>) -> Result<bool, Error> {
+        let Object { id, plan, now, .. } = object;
+        let (mut less, mut more) = (Vec::new(), Vec::new());
+        for (name, value) in &plan.xattrs {
+            let found = self.tree.xattr(now, name).map_err(io("reading an extended attribute", id))?;
+            if found == *value {
+                continue;
+            }
+            let len = |value: Option<&Bytes>| value.map_or(0, Bytes::len);
+            let grows = value.is_some() && (found.is_none() || len(found.as_ref()) < len(value.as_ref()));
+            if grows { more.push((name, value.as_ref())) } else { less.push((name, value.as_ref())) }
+        }
+        more.sort_by_key(|(_, value)| std::cmp::Reverse(value.map_or(0, Bytes::len)));
+        for (name, value) in less.iter().chain(&more) {
+            self.tree.set_xattr(now, name, *value).map_err(io("setting an extended attribute", id))?;
+        }
+        Ok(!(less.is_empty() && more.is_empty()))
     }
 
     pub(super) fn times(&mut self, object: &Object<'_>) -> Result<(), Error> {

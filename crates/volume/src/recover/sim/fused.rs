@@ -55,7 +55,7 @@ impl<T: Tree> Tree for Fused<'_, T> {
         self.tree.lost_found()
     }
     fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<Made> {
-        self.on()?.make(dir, name, birth, mode)
+        self.charged()?.make(dir, name, birth, mode)
     }
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
         self.on()?.link(obj, dir, name)

@@ -49,6 +49,8 @@ pub(super) struct Server {
     seq: u64,
     pub(super) touched: Touched,
     pub(super) projects: bool,
+    /// Objects may use up the filesystem's inodes.
+    pub(super) few_inodes: bool,
     pub(super) stranger_at_work: bool,
     /// Large copies are not flushed (a deliberate fault).
     pub(super) copy_unflushed: bool,
@@ -79,6 +81,7 @@ impl Server {
             seq: 0,
             touched: Touched::default(),
             projects: false,
+            few_inodes: false,
             stranger_at_work: false,
             copy_unflushed: false,
             copy_unsaid: false,
@@ -98,10 +101,15 @@ impl Server {
 
     /// Begins with an empty log, on what is on disk.
     pub(super) fn begin(&mut self, last_seq: u64) {
-        if self.projects && self.rng.chance(30) {
+        // A dead directory that hands something down keeps its inode while lost objects are made.
+        if self.projects && !self.few_inodes && self.rng.chance(30) {
             self.set_project();
         }
         self.model.settle();
+        self.model.inodes_max = usize::MAX;
+        if self.few_inodes && self.rng.chance(25) {
+            self.model.inodes_max = self.model.live.inodes.len() + self.rng.below(8);
+        }
         self.seq = self.seq.max(last_seq).max(self.model.live.marker);
         self.batches.clear();
         self.log_start = 0;
@@ -223,7 +231,7 @@ impl Server {
 
     fn create(&mut self) -> Vec<Fact> {
         let (dir, name) = (self.dir(), self.name());
-        if self.model.live.get(dir).entries.contains_key(&name) {
+        if self.model.live.get(dir).entries.contains_key(&name) || !self.model.has_inode() {
             return Vec::new();
         }
         let kind = match self.rng.below(10) {
@@ -541,6 +549,9 @@ impl Server {
             false => None,
         };
         let name = Bytes::from_static(name);
+        if value.as_ref().is_some_and(|value| !self.model.live.get(ino).takes_xattr(&name, value)) {
+            return Vec::new();
+        }
         self.model.change(Change::Xattr(ino, name.clone(), value.clone()));
         let mut facts = vec![Fact::Xattr { obj: obj.clone(), name: name.clone(), value }];
         if name == ACL {

@@ -67,10 +67,19 @@ pub(super) struct Inode {
 }
 
 impl Inode {
+    /// Whether there is room for an extended attribute beside the others. ACLs have room of their own.
+    pub(super) fn takes_xattr(&self, name: &[u8], value: &[u8]) -> bool {
+        let others = self.xattrs.iter().filter(|(other, _)| *other != name && *other != ACL);
+        name == ACL || others.map(|(_, value)| value.len()).sum::<usize>() + value.len() <= XATTR_BYTES_MAX
+    }
+
     fn meta(&self) -> Meta {
         Meta { kind: self.kind, nlink: self.nlink, size: self.data.len() as u64, owned: self.owned }
     }
 }
+
+/// So much fits into an object, as ext4 has a limit: of two attributes, either may be of full size, but not both.
+const XATTR_BYTES_MAX: usize = 14;
 
 /// One change, atomic on disk (for a write: its metadata).
 #[derive(Clone, Debug)]
@@ -266,6 +275,10 @@ pub(super) struct Model {
     pub(super) clock: i64,
     /// Handles are reused after a crash, as on btrfs.
     reissue: bool,
+    /// The filesystem has room for so many objects.
+    pub(super) inodes_max: usize,
+    /// How often recovery met that limit.
+    pub(super) refused: u64,
     rng: Rng,
     pub(super) remap: Remap,
     /// How many more modifying calls succeed before the power fails.
@@ -303,6 +316,8 @@ impl Model {
             floor: 0,
             clock: 1000,
             reissue,
+            inodes_max: usize::MAX,
+            refused: 0,
             rng: Rng(seed),
             remap: Remap::default(),
             fuse: None,
@@ -335,6 +350,10 @@ impl Model {
         if let Some(trace) = &mut self.trace {
             trace.push(step());
         }
+    }
+
+    pub(super) fn has_inode(&self) -> bool {
+        self.live.inodes.len() < self.inodes_max
     }
 
     /// A new inode that has no name yet.
@@ -564,6 +583,10 @@ impl Tree for Model {
     fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, _mode: u32) -> Result<Made> {
         let dir = self.need(dir)?;
         self.free(dir, name)?;
+        if !self.has_inode() {
+            self.refused += 1;
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
         let (ino, mut inode) = self.inode(birth.kind, dir);
         (inode.rdev, inode.target) = (birth.rdev, birth.target.clone());
         let made = (inode.id.clone(), inode.meta());
@@ -668,6 +691,9 @@ impl Tree for Model {
 
     fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()> {
         let ino = self.need(obj)?;
+        if value.is_some_and(|value| !self.live.get(ino).takes_xattr(name, value)) {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
         self.do_change(Change::Xattr(ino, Bytes::copy_from_slice(name), value.cloned()))
     }
 
