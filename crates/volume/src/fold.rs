@@ -89,6 +89,30 @@ impl Content {
         *self == Content::default()
     }
 
+    /// Does to `piece`, which are a file's bytes from `at` on, what the steps do to the file; with `end`, not beyond that.
+    pub(crate) fn do_to(&self, piece: &mut [u8], at: u64, cut: Option<u64>, end: Option<u64>) {
+        let end = end.unwrap_or(u64::MAX).saturating_sub(at).min(piece.len() as u64);
+        // The part of it between two places in the file, and how much of what is put there lies before it.
+        let part = |from: u64, to: u64| {
+            let (start, stop) = (from.saturating_sub(at).min(end), to.saturating_sub(at).min(end));
+            (start as usize..stop as usize, at.saturating_sub(from) as usize)
+        };
+        if let Some(cut) = cut {
+            piece[part(cut, u64::MAX).0].fill(0);
+        }
+        for (offset, fill) in &self.writes {
+            let (range, before) = part(*offset, offset.saturating_add(fill.len()));
+            match fill {
+                Fill::Bytes(bytes) if !range.is_empty() => {
+                    let len = range.len();
+                    piece[range].copy_from_slice(&bytes[before..before + len]);
+                }
+                Fill::Bytes(_) => {}
+                Fill::Zero(_) => piece[range].fill(0),
+            }
+        }
+    }
+
     /// A part of it gives back room to the filesystem.
     pub(crate) fn gives_room(&self) -> bool {
         self.cut.is_some() || self.writes.iter().any(|(_, fill)| matches!(fill, Fill::Zero(_)))

@@ -544,6 +544,13 @@ pub fn pread_spare(fd: impl AsFd, data: &mut Vec<u8>, offset: u64) -> Result<usi
     })
 }
 
+pub fn read_direct(fd: impl AsFd, offset: u64, len: usize) -> Result<Vec<u8>> {
+    by_fd!(fd, |fd| real::read_direct(fd, offset, len), |k, n| {
+        let mut data = Vec::new();
+        k.read(n, &mut data, offset, len).map(|_| data)
+    })
+}
+
 pub fn write_all(file: impl AsFd, data: &[u8]) -> Result<()> {
     by_fd!(file, |file| real::write_all(file, data), |k, n| {
         let mut done = 0;

@@ -479,6 +479,24 @@ pub(crate) fn pread_spare(fd: impl AsFd, data: &mut Vec<u8>, offset: u64) -> Res
     rustix::io::pread(fd, rustix::buffer::spare_capacity(data), offset)
 }
 
+/// Reads through a descriptor that bypasses the page cache (`O_DIRECT`) up to `len` bytes. `offset` and `len` are multiples of the
+/// device's block size.
+pub(crate) fn read_direct(fd: impl AsFd, offset: u64, len: usize) -> Result<Vec<u8>> {
+    // The most that a device may want.
+    const ALIGNMENT: usize = 4096;
+    let mut buf = vec![0; len + ALIGNMENT];
+    let start = buf.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    loop {
+        match rustix::io::pread(&fd, &mut buf[start..start + len], offset) {
+            Err(Errno::INTR) => {}
+            read => {
+                let end = start + read?;
+                return Ok(buf[start..end].to_vec());
+            }
+        }
+    }
+}
+
 pub(crate) fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {

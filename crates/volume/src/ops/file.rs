@@ -238,7 +238,8 @@ impl Volume {
             Some(fd) => fd,
             None => {
                 self.assume_root()?;
-                NodeFd::uncounted(kernel::reopen(&*self.fd(node)?, OFlags::RDWR | OFlags::NONBLOCK)?)
+                // For reading only: a program that runs cannot be opened for writing.
+                NodeFd::uncounted(kernel::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?)
             }
         };
         let logged = self.0.durability == Durability::Log && self.commit_logged(tx, node)?;

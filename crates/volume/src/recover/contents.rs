@@ -9,6 +9,9 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
+use rustix::io::Errno;
+
 use super::work::{Object, Work};
 use super::{Error, Run, io, surprise};
 use crate::faults::point;
@@ -16,6 +19,8 @@ use crate::fold::{Content, Fill};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::{Meta, Tree};
 use crate::truncation_notes::{TRUNCATION_XATTR, TruncationNotes};
+
+const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Work<'_> {
     pub(super) fn contents(&mut self, object: &Object<'_>) -> Result<(), Error> {
@@ -27,14 +32,54 @@ impl Work<'_> {
         if meta.kind != Kind::File {
             return Err(surprise("data for something that is no file", id, None));
         }
-        let now = &object.now;
-        self.cut(object, &meta)?;
+        match self.cut_and_fill(object, &meta) {
+            Err(e) if e.is_busy() && self.is_as_wanted(object, &meta)? => Ok(()),
+            done => done,
+        }
+    }
+
+    fn cut_and_fill(&mut self, object: &Object<'_>, meta: &Meta) -> Result<(), Error> {
+        let (id, content, now) = (object.id, &object.plan.content, &object.now);
+        self.cut(object, meta)?;
         self.fill(now, content, None)?;
         match content.size {
             Some(size) if object.made.is_none() || content.filled() != size => {
                 self.tree.truncate(now, size).map_err(io("setting a file's size", id))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn is_as_wanted(&mut self, object: &Object<'_>, meta: &Meta) -> Result<bool, Error> {
+        let content = &object.plan.content;
+        let size = content.size.unwrap_or(content.filled().max(meta.size));
+        Ok(meta.size == size && self.has_bytes(&object.now, content, content.cut, None)?)
+    }
+
+    /// Whether a file that cannot be opened for writing has these contents on the disk already.
+    fn has_bytes(
+        &mut self,
+        obj: &ObjId,
+        content: &Content,
+        cut: Option<u64>,
+        end: Option<u64>,
+    ) -> Result<bool, Error> {
+        let Some(mut at) = content.writes.iter().map(|(offset, _)| *offset).chain(cut).min() else {
+            return Ok(true);
+        };
+        loop {
+            let found = match self.tree.read_disk(obj, at) {
+                // The filesystem always reads through memory, so nobody knows what is on the disk.
+                Err(e) if Errno::from_io_error(&e) == Some(Errno::INVAL) => return Ok(false),
+                found => found.map_err(io("reading a file that is in use", obj))?,
+            };
+            let mut wanted = found.clone();
+            content.do_to(&mut wanted, at, cut, end);
+            match found.len() as u64 {
+                0 => return Ok(at >= content.filled().min(end.unwrap_or(u64::MAX))),
+                _ if wanted != found => return Ok(false),
+                len => at += len,
+            }
         }
     }
 
@@ -49,10 +94,17 @@ impl Work<'_> {
         if meta.kind != Kind::File {
             return Err(surprise("data for something that is no file", id, None));
         }
-        self.cut(object, &meta)?;
-        for (offset, fill) in &content.writes {
+        match self.cut_and_punch(object, &meta) {
+            Err(e) if e.is_busy() && self.is_as_wanted(object, &meta)? => Ok(()),
+            done => done,
+        }
+    }
+
+    fn cut_and_punch(&mut self, object: &Object<'_>, meta: &Meta) -> Result<(), Error> {
+        self.cut(object, meta)?;
+        for (offset, fill) in &object.plan.content.writes {
             if let Fill::Zero(len) = fill {
-                self.tree.punch(&object.now, *offset, *len).map_err(io("punching a hole", id))?;
+                self.tree.punch(&object.now, *offset, *len).map_err(io("punching a hole", object.id))?;
             }
         }
         Ok(())
@@ -128,14 +180,40 @@ impl<T: Tree> Run<'_, T> {
             .xattr(obj, TRUNCATION_XATTR.as_bytes())
             .map_err(io("reading what was to be cut", obj))?;
         let cuts = TruncationNotes::after(self.fold.last_seq, obj, &said.unwrap_or_default());
+        let capabilities = self.capabilities(obj)?;
         let mut work = Work::new(self.tree);
-        work.fill(obj, content, cuts.lowest())?;
+        match work.fill(obj, content, cuts.lowest()) {
+            Err(e) if e.is_busy() && work.has_bytes(obj, content, None, cuts.lowest())? => {}
+            done => done?,
+        }
         self.done.add(work.done);
         let size = self.probe(obj)?.map_or(0, |meta| meta.size);
         let wanted = cuts.last().unwrap_or_else(|| content.size.unwrap_or(0).max(size));
         if wanted != size {
             self.tree.truncate(obj, wanted).map_err(io("setting a file's size", obj))?;
         }
-        Ok(())
+        self.keep_capabilities(obj, capabilities)
+    }
+
+    /// What a program may do beyond its user's rights. A write clears it, and the writes of the log have done so. What is there now,
+    /// an administrator has given since.
+    fn capabilities(&mut self, obj: &ObjId) -> Result<Option<Bytes>, Error> {
+        self.tree.xattr(obj, CAPABILITIES).map_err(io("reading a program's capabilities", obj))
+    }
+
+    fn keep_capabilities(&mut self, obj: &ObjId, kept: Option<Bytes>) -> Result<(), Error> {
+        if kept.is_none() || self.capabilities(obj)? == kept {
+            return Ok(());
+        }
+        match self.tree.set_xattr(obj, CAPABILITIES, kept.as_ref()) {
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::PERM) => {
+                let path = self.path_of(obj);
+                tracing::warn!(
+                    "{path}: its capabilities are gone (setcap): the server lacks CAP_SETFCAP to keep them"
+                );
+                Ok(())
+            }
+            done => done.map_err(io("keeping a program's capabilities", obj)),
+        }
     }
 }

@@ -47,6 +47,11 @@ const ATTRIBUTES_THAT_LOCK: u64 = 0x20 | 0x10;
 /// All kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
 
+/// Reads past the page cache begin at multiples of this, bytes: a block of any device.
+const DIRECT_ALIGNMENT: u64 = 4096;
+/// The length of such a read, bytes; a multiple of [`DIRECT_ALIGNMENT`].
+const DIRECT_BYTES: usize = 1 << 20;
+
 pub struct Disk<'a> {
     root: &'a OwnedFd,
     state_dir: &'a OwnedFd,
@@ -444,6 +449,16 @@ impl Tree for Disk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A read past the page cache first writes back what is dirty in that range. (btrfs reads compressed data and the smallest
+    /// files through the page cache all the same.)
+    fn read_disk(&mut self, obj: &ObjId, offset: u64) -> Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let fd = kernel::open_handle_for(self.root, &obj.kh, flags)?;
+        let begin = offset - offset % DIRECT_ALIGNMENT;
+        let bytes = kernel::read_direct(&fd, begin, DIRECT_BYTES)?;
+        Ok(bytes.get((offset - begin) as usize..).unwrap_or_default().to_vec())
     }
 
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {

@@ -1,3 +1,5 @@
+use rustix::io::Errno;
+
 use crate::fold::FoldError;
 use crate::record::ObjId;
 
@@ -26,13 +28,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file cannot be opened for writing: it is a program that runs, or somebody holds a lease on it.
+    pub(super) fn is_busy(&self) -> bool {
+        let Error::Io { why, .. } = self else { return false };
+        matches!(Errno::from_io_error(why), Some(Errno::TXTBSY | Errno::AGAIN))
+    }
+
     /// Room was short, on the disk or in somebody's quota.
     pub(super) fn is_full(&self) -> bool {
         let Error::Io { why, .. } = self else { return false };
-        matches!(
-            rustix::io::Errno::from_io_error(why),
-            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)
-        )
+        matches!(Errno::from_io_error(why), Some(Errno::NOSPC | Errno::DQUOT))
     }
 }
 
@@ -42,8 +47,14 @@ fn place(path: &Option<String>, obj: &ObjId) -> String {
 
 /// What to do about a system error that somebody can fix at once.
 fn advice(why: &std::io::Error) -> &'static str {
-    match rustix::io::Errno::from_io_error(why) {
-        Some(rustix::io::Errno::NOKEY) => {
+    match Errno::from_io_error(why) {
+        Some(Errno::TXTBSY) => {
+            ". It is a program that runs, and the log has newer contents: end the program and start again"
+        }
+        Some(Errno::AGAIN) => {
+            ". Another program holds a lease on it, and the log has newer contents: end that program and start again"
+        }
+        Some(Errno::NOKEY) => {
             ". It is encrypted (fscrypt), or the directory that it belongs to is: add the key and start again"
         }
         _ => "",

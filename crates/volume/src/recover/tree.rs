@@ -54,6 +54,9 @@ pub trait Tree {
     /// Removes an empty directory. Returns false if it is not empty.
     fn rmdir(&mut self, dir: &ObjId, name: &[u8]) -> Result<bool>;
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()>;
+    /// Reads a file from the disk itself, also where memory has something else: a failed write-back leaves data in memory that counts as
+    /// written. At least one byte, unless `offset` is at the end of the file.
+    fn read_disk(&mut self, obj: &ObjId, offset: u64) -> Result<Vec<u8>>;
     /// Makes a hole: these bytes read as zero, the size stays the same.
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()>;
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()>;

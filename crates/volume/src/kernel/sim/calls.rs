@@ -23,6 +23,9 @@ const UTIME_OMIT: i64 = 0x3fff_fffe;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
+/// A write clears it.
+pub(super) const CAPABILITIES: &[u8] = b"security.capability";
+
 const MAGIC: [(Flavour, u32); 3] =
     [(Flavour::Ext4, 0xef53), (Flavour::Xfs, 0x5846_5342), (Flavour::Btrfs, 0x9123_683e)];
 

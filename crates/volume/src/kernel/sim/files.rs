@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 
+use super::calls::CAPABILITIES;
 use super::meta::{Meta, Serial};
 use super::{DataEvent, Kernel, Result, Rng};
 
@@ -213,6 +214,9 @@ impl Kernel {
         meta.map = Rc::new(map);
         meta.size = meta.size.max(offset + done as u64);
         (meta.mtime, meta.ctime) = (now, now);
+        if meta.xattrs.contains_key(CAPABILITIES) {
+            Rc::make_mut(&mut meta.xattrs).remove(CAPABILITIES);
+        }
         self.changed();
         self.data.push((self.pos, serial, DataEvent::Write(offset, data[..done].into())));
         Ok(done)

@@ -550,3 +550,41 @@ fn rows_of_what_is_gone_are_dropped() {
     let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();
     assert_eq!((saved.inward(&ids[0]), saved.inward(&ids[2])), (None, Some(&ids[3])));
 }
+
+/// After a failed write-back the page cache has what the disk has not.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_file_is_read_from_the_disk_itself() {
+    use std::os::unix::fs::FileExt;
+
+    const BYTES: usize = 1 << 20;
+    for kernel in [Kernel::Ext4, Kernel::Xfs] {
+        let Some(image) = Image::new(kernel) else { return };
+        let mut v = Volume::open(&image);
+        let file = make_some(&mut v, "f").swap_remove(0);
+        let path = image.path().join("export/f0");
+        let end = BYTES as u64 + 5;
+        let mut contents = [&b"in memory".repeat(BYTES / 9 + 1)[..BYTES], b"tail."].concat();
+        contents[..16].copy_from_slice(b"the first block ");
+        std::fs::write(&path, &contents).expect("written");
+        kernel::syncfs(&v.root).expect("syncfs");
+        // Changes it below the filesystem, which does not notice.
+        let device = std::fs::File::options().read(true).write(true).open(image.device()).expect("a device");
+        let mut block = vec![0; BYTES];
+        let first = (0..).find_map(|n| {
+            device.read_exact_at(&mut block, n * BYTES as u64).expect("its beginning is on the device");
+            let at = block.chunks(512).position(|piece| piece == &contents[..512])?;
+            Some(n * BYTES as u64 + at as u64 * 512)
+        });
+        device.write_all_at(b"on the disk", first.expect("found")).expect("written");
+        device.sync_all().expect("flushed");
+        let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, 1).expect("disk");
+        let read = disk.read_disk(&file, 0).expect("read");
+        assert!(read.starts_with(b"on the disk"), "{kernel:?}: {:?}", &read[..20]);
+        assert_eq!(read[20..], contents[20..read.len()]);
+        assert_eq!(disk.read_disk(&file, 4097).expect("read")[..], contents[4097..]);
+        assert_eq!(disk.read_disk(&file, end - 3).expect("read")[..], *b"il.");
+        assert_eq!(disk.read_disk(&file, end).expect("read")[..], *b"");
+        assert_eq!(std::fs::read(&path).expect("a file"), contents, "memory has not changed");
+    }
+}

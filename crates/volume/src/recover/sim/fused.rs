@@ -72,6 +72,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
         self.charged()?.write(obj, offset, bytes)
     }
+    fn read_disk(&mut self, obj: &ObjId, offset: u64) -> Result<Vec<u8>> {
+        self.tree.read_disk(obj, offset)
+    }
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
         self.on()?.punch(obj, offset, len)
     }

@@ -646,6 +646,11 @@ impl Tree for Model {
         self.do_change(Change::Write(ino, offset, bytes.clone()))
     }
 
+    fn read_disk(&mut self, obj: &ObjId, offset: u64) -> Result<Vec<u8>> {
+        let data = &self.live.get(self.need(obj)?).data;
+        Ok(data.get(offset as usize..).unwrap_or_default().to_vec())
+    }
+
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
         let ino = self.need(obj)?;
         self.do_change(Change::Punch(ino, offset, len))
