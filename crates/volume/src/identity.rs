@@ -87,7 +87,7 @@ impl Identity {
         state::replace(state_dir, IDENTITY_FILE, &bytes)
     }
 
-    /// Call before [`Identity::begin`] with the time of the last writing. If that is in the future, the clock was set back since.
+    /// Call before [`Identity::begin`] with the latest time that is known of before. If that is in the future, the clock was set back since.
     pub(crate) fn clock_was_at(&mut self, written_ns: u64, now_ns: u64) {
         let back = written_ns.saturating_sub(now_ns);
         if back > STEP_NS {

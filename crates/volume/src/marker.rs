@@ -56,6 +56,13 @@ impl Marker {
         Ok(Marker { file, last: AtomicU64::new(last) })
     }
 
+    /// When the last number was stored, by the wall clock at that time.
+    pub fn set_at_ns(&self) -> std::io::Result<u64> {
+        let stat = kernel::fstat(&self.file)?;
+        let (secs, nanos) = (u64::try_from(stat.st_ctime).unwrap_or(0), stat.st_ctime_nsec);
+        Ok(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+
     pub fn exists(state_dir: &OwnedFd) -> std::io::Result<bool> {
         match kernel::statat(state_dir, MARKER_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),

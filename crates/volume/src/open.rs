@@ -144,8 +144,13 @@ impl Volume {
             log = Some((handle, marker, in_use));
         }
         let written_ns = state::written_ns(&state_dir, IDENTITY_FILE);
-        let written_ns = written_ns.map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
-        identity.clock_was_at(written_ns, Volume::now_ns());
+        let mut last_ns = written_ns.map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
+        if let Some((_, marker, _)) = log.as_ref().filter(|_| !report.clean) {
+            // That file was written at the start; each change since has left its time at the marker.
+            let marked_ns = marker.set_at_ns().map_err(|e| state_error(&dir, MARKER_FILE, e))?;
+            last_ns = last_ns.max(marked_ns);
+        }
+        identity.clock_was_at(last_ns, Volume::now_ns());
         let in_use = log.as_ref().filter(|_| to_enter.is_none()).map(|(_, _, in_use)| in_use.clone());
         identity.begin(report.clean, in_use);
         report.epoch = identity.epoch;

@@ -350,6 +350,8 @@ fn stat(seen: &sim::Seen) -> Stat {
     s.st_size = meta.size as _;
     s.st_mtime = meta.mtime.div_euclid(1_000_000_000) as _;
     s.st_mtime_nsec = meta.mtime.rem_euclid(1_000_000_000) as _;
+    s.st_ctime = meta.ctime.div_euclid(1_000_000_000) as _;
+    s.st_ctime_nsec = meta.ctime.rem_euclid(1_000_000_000) as _;
     s
 }
 
