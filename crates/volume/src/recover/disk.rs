@@ -47,6 +47,9 @@ const ATTRIBUTES_THAT_LOCK: u64 = 0x20 | 0x10;
 /// All kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
 
+/// Where SELinux and Smack keep an object's label, which new objects mostly have from their directory.
+const LABELS: [&[u8]; 2] = [b"security.selinux", b"security.SMACK64"];
+
 /// Reads past the page cache begin at multiples of this, bytes: a block of any device.
 const DIRECT_ALIGNMENT: u64 = 4096;
 /// The length of such a read, bytes; a multiple of [`DIRECT_ALIGNMENT`].
@@ -349,8 +352,17 @@ impl Tree for Disk<'_> {
         if bug(Bug::ProjectIgnored) {
             return Ok(false);
         }
-        let dir = self.need(dir)?;
-        Ok(kernel::hands_down(&*dir)?)
+        let fd = self.need(dir)?;
+        if kernel::hands_down(&*fd)? {
+            return Ok(true);
+        }
+        let stage = self.stage.clone();
+        for label in LABELS {
+            if self.xattr(dir, label)? != self.xattr(&stage, label)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Comparing handles is enough: two live objects have different ones.

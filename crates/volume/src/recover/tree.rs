@@ -33,7 +33,7 @@ pub trait Tree {
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>>;
     /// The path of a directory from the volume's root; empty for the root itself. `None` if `dir` is no live directory.
     fn path(&mut self, dir: &ObjId) -> Result<Option<String>>;
-    /// Whether new objects in a directory inherit something that staging cannot give: a project, a flag, a key.
+    /// Whether new objects in a directory inherit something that staging cannot give: a project, a flag, a key, a security label.
     fn hands_down(&mut self, dir: &ObjId) -> Result<bool>;
     /// True if an entry names `obj`, which lives.
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {

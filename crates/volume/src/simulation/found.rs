@@ -552,3 +552,32 @@ fn change_attributes_grow_though_the_clock_comes_up_behind() {
     }
     sim::install(None);
 }
+
+/// The bug: what was made again came with the label of staging, and SELinux kept others from it.
+#[test]
+fn what_is_made_again_has_the_security_label_of_its_directory() {
+    let mut lost = 0;
+    for seed in 1..40 {
+        let mut served = Served::first(Flavour::Ext4, seed);
+        let root = Cred::root();
+        let dir = served.mkdir(b"d", SetAttrs::default()).unwrap();
+        let serial = sim::with(|k| k.serial_of(&dir.0.id)).unwrap();
+        sim::with(|k| k.set_xattr_as_stranger(serial, b"security.selinux", b"public_content_rw_t"));
+        served.checkpoint();
+        served.request(|v, tx| {
+            let how = CreateHow::Guarded(SetAttrs::default());
+            drop(v.create(tx, &root, &dir, b"f", how, OpenMode::BOTH).unwrap());
+        });
+        drop(dir);
+        served.end();
+        sim::with(Kernel::reboot);
+        lost += u32::from(!sim::with(|k| k.peek(serial).unwrap().entries.contains_key(&b"f"[..])));
+        let served = Served::open();
+        let file = sim::with(|k| k.peek(serial).unwrap().entries.get(&b"f"[..]).unwrap().serial);
+        let label = sim::with(|k| k.peek(file).unwrap().xattrs.get(&b"security.selinux"[..]).cloned());
+        assert_eq!(label.as_deref(), Some(&b"public_content_rw_t"[..]), "seed {seed}");
+        served.end();
+    }
+    sim::install(None);
+    assert!(lost > 0, "the file was never lost");
+}

@@ -23,6 +23,9 @@ const UTIME_OMIT: i64 = 0x3fff_fffe;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
+/// A new object has its directory's.
+pub(super) const LABEL: &[u8] = b"security.selinux";
+
 /// A write clears it.
 pub(super) const CAPABILITIES: &[u8] = b"security.capability";
 
@@ -217,6 +220,9 @@ impl Kernel {
         let setgid = parent.mode & 0o2000 != 0;
         let meta = self.edit(serial);
         (meta.parent, meta.project) = (dir, parent.project);
+        if let Some(label) = parent.xattrs.get(LABEL) {
+            Rc::make_mut(&mut meta.xattrs).insert(LABEL.to_vec(), label.clone());
+        }
         if setgid {
             meta.gid = parent.gid;
             meta.mode |= if kind == Kind::Dir { 0o2000 } else { 0 };
