@@ -111,6 +111,14 @@ pub(crate) fn table(
         }
         None => {}
     }
+    if let Some((a, b)) = Volume::on_one_filesystem(&volumes) {
+        tracing::warn!(
+            "{} and {} are on one filesystem: make no hard link from one to the other, and move no file that is in use, since each \
+             log knows only what was done through its own export (docs/exports.md)",
+            path(a).display(),
+            path(b).display()
+        );
+    }
     Exports::new(served, unavailable, server, former).map_err(|e| match e {
         TableError::Names => {
             ReloadError::Clash("two exports have one name, or one lies below the other".into())

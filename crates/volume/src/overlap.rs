@@ -1,7 +1,11 @@
 //! Whether volumes have objects in common. Then two logs would record one object, and recovery could not know which is right.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::error::Error;
 use crate::inside::Directories;
+use crate::options::Durability;
 use crate::volume::Volume;
 
 /// What two volumes have in common; their numbers among those that were compared.
@@ -35,5 +39,24 @@ impl Volume {
             }
         }
         Ok(None)
+    }
+
+    /// The first two of these volumes that are on one filesystem, where one of them has a log. A file could have names in both (a hard
+    /// link that somebody made locally), and each log knows only what was done through its own volume.
+    pub fn on_one_filesystem(volumes: &[&Volume]) -> Option<(usize, usize)> {
+        // For each filesystem its first volume, and its first one with a log.
+        let mut seen: HashMap<(u32, u32), (usize, Option<usize>)> = HashMap::new();
+        for (n, volume) in volumes.iter().enumerate() {
+            let logs = volume.durability() == Durability::Log;
+            match seen.entry(volume.0.device) {
+                Entry::Vacant(first) => _ = first.insert((n, logs.then_some(n))),
+                Entry::Occupied(mut known) => match known.get_mut() {
+                    (first, _) if logs => return Some((*first, n)),
+                    (_, Some(logged)) => return Some((*logged, n)),
+                    _ => {}
+                },
+            }
+        }
+        None
     }
 }

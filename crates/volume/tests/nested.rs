@@ -358,3 +358,19 @@ fn the_deliberate_bug_is_seen() {
     let refused = Volume::open(options()).expect_err("refused without the bug");
     assert!(matches!(refused, OpenError::Within { .. }), "{refused}");
 }
+
+/// A hard link can lead from one to the other, and each log knows only its own volume.
+#[test]
+fn volumes_beside_each_other_on_one_filesystem_are_recognised() {
+    let rigs = [Durability::Sync, Durability::Sync].map(Rig::new);
+    let [a, b] = rigs.each_ref().map(|rig| &rig.volume);
+    assert_eq!(Volume::on_one_filesystem(&[a, b]), None, "no log");
+    if !tempdir_suits() {
+        return;
+    }
+    let logged = Rig::log();
+    let logged = &logged.volume;
+    assert_eq!(Volume::on_one_filesystem(&[logged]), None);
+    assert_eq!(Volume::on_one_filesystem(&[a, b, logged]), Some((0, 2)));
+    assert_eq!(Volume::on_one_filesystem(&[logged, a]), Some((0, 1)));
+}
