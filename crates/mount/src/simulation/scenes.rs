@@ -24,28 +24,38 @@ const TOP: Ino = crate::core::tree::ROOT;
 struct Scene {
     net: Arc<Net>,
     kernel: Kernel,
+    /// Those of other machines.
+    others: Vec<Kernel>,
 }
 
 fn name(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// Runs a scene. `way`: the longest time that a message is on its way, in milliseconds.
+/// Runs a scene with one mount. `way`: the longest time that a message is on its way, in milliseconds.
 fn scene<F: Future<Output = ()>>(local: bool, way: u64, play: impl FnOnce(Scene) -> F) {
+    scene_of(1, local, way, play);
+}
+
+fn scene_of<F: Future<Output = ()>>(mounts: usize, local: bool, way: u64, play: impl FnOnce(Scene) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap();
     runtime.block_on(async {
-        let server = Server::new(1, LEASE, Trouble::default());
+        let server = Server::new(mounts, LEASE, Trouble::default());
         let net = Arc::new(Net::new(server, Choices::new(1), (way, 0), false));
-        let line = Line::new(net.clone(), 0);
-        net.lines.lock().push(line.clone());
-        let remote = Remote::over(Wire::Model(line), None);
-        let values = net.server.lock().objects.get(&ROOT).map(|root| root.values(ROOT)).unwrap();
-        let attrs = remote.attrs_of(&values).unwrap();
-        let age = Duration::from_secs(30);
-        let options = Options { local, flush_age: age, hold: age, ..Options::default() };
-        let kernel = Kernel::mount(remote, options, (handle(ROOT), attrs), 0).await;
-        play(Scene { net, kernel }).await;
+        let mut kernels = Vec::new();
+        for who in 0..mounts {
+            let line = Line::new(net.clone(), who);
+            net.lines.lock().push(line.clone());
+            let remote = Remote::over(Wire::Model(line), None);
+            let values = net.server.lock().objects.get(&ROOT).map(|root| root.values(ROOT)).unwrap();
+            let attrs = remote.attrs_of(&values).unwrap();
+            let age = Duration::from_secs(30);
+            let options = Options { local, flush_age: age, hold: age, ..Options::default() };
+            kernels.push(Kernel::mount(remote, options, (handle(ROOT), attrs), who as u64).await);
+        }
+        let kernel = kernels.remove(0);
+        play(Scene { net, kernel, others: kernels }).await;
     });
     // Tasks of the mount go on for ever.
     runtime.shutdown_background();

@@ -40,6 +40,8 @@ pub(crate) struct Net {
     pub(crate) recalls: AtomicU64,
     /// The first request with this operation is executed, and nobody hears of that.
     pub(crate) loses_reply: Mutex<Option<OpNum>>,
+    /// The reply to the first request of just these operations comes so much later.
+    pub(crate) late_reply: Mutex<Option<(Vec<OpNum>, Duration)>>,
     /// The clients' ends.
     pub(crate) lines: Mutex<Vec<Line>>,
 }
@@ -81,6 +83,7 @@ impl Net {
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             loses_reply: Mutex::default(),
+            late_reply: Mutex::default(),
             recalls: AtomicU64::new(0),
             lines: Mutex::default(),
         }
@@ -302,6 +305,12 @@ impl Line {
             });
             if self.0.net.loses_reply.lock().take_if(|op| ops.iter().any(|o| o.op() == *op)).is_some() {
                 return Err(self.in_doubt("its reply is lost"));
+            }
+            let is_it =
+                |(of, _): &mut (Vec<OpNum>, Duration)| ops.iter().map(ArgOp::op).eq(of.iter().copied());
+            let late = net.late_reply.lock().take_if(is_it);
+            if let Some((_, late)) = late {
+                sleep(late).await;
             }
             let cut = net.server.lock().verifier;
             self.pass().await;
