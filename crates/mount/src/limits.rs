@@ -77,6 +77,8 @@ pub const DELEGATION_ASKED_EACH: Duration = Duration::from_secs(10);
 pub const RETURNED_TOGETHER: usize = 64;
 /// Recalls that came before the reply that gives the delegation.
 pub const EARLY_RECALLS_MAX: usize = 64;
+/// Delegations that were returned before the mount had the reply that gives them.
+pub const EARLY_RETURNS_MAX: usize = 1024;
 /// How often the back channel is looked after.
 pub const BACK_CHANNEL_LOOKED_EACH: Duration = Duration::from_secs(1);
 

@@ -35,13 +35,9 @@ pub(super) async fn look_after(shared: &Arc<Shared>) {
     room::renew(shared).await;
     let mut surplus = shared.tree().take_surplus();
     let now = shared.now();
-    {
-        // The reply that gave it is lost, or has no directory here any more.
-        let mut early = shared.lanes.early.lock();
-        while early.front().is_some_and(|(_, at)| now.saturating_sub(*at) >= BACK_CHANNEL_LOOKED_EACH) {
-            surplus.extend(early.pop_front().map(|(recall, _)| (recall.fh, recall.stateid)));
-        }
-    }
+    // The reply that gave it is lost, or has no directory here any more, or is late.
+    let old = shared.lanes.early.lock().take_old(now, BACK_CHANNEL_LOOKED_EACH);
+    surplus.extend(old.into_iter().map(|recall| (recall.fh, recall.stateid)));
     shared.remote.return_delegations(&surplus).await;
 }
 
@@ -114,11 +110,11 @@ pub(super) async fn hear(weak: Weak<Shared>, mut asked: mpsc::Receiver<Asked>) {
             None => {
                 let now = shared.now();
                 let mut early = shared.lanes.early.lock();
-                if early.len() >= EARLY_RECALLS_MAX {
+                if early.waiting.len() >= EARLY_RECALLS_MAX {
                     // The server asks again.
-                    early.pop_front();
+                    early.waiting.pop_front();
                 }
-                early.push_back((recall, now));
+                early.waiting.push_back((recall, now));
             }
         }
     }
@@ -408,15 +404,18 @@ fn take_names(
     tree.delegated(dir, stateid, user);
     tree.names_of_own(dir, names);
     given_late(shared, &mut tree, dir, stateid);
-    true
+    tree.is_own(dir)
 }
 
-/// A recall may have overtaken the delegation.
+/// A recall may have overtaken the delegation, which may even be returned already: then the directory is nobody's.
 fn given_late(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, stateid: Stateid) {
     let mut early = shared.lanes.early.lock();
-    let before = early.len();
-    early.retain(|(recall, _)| recall.stateid.other != stateid.other);
-    if early.len() < before && tree.recalled(&stateid).is_some() {
+    if early.take_returned(&stateid) {
+        return tree.disown(dir);
+    }
+    let before = early.waiting.len();
+    early.waiting.retain(|(recall, _)| recall.stateid.other != stateid.other);
+    if early.waiting.len() < before && tree.recalled(&stateid).is_some() {
         give_back(shared, dir, stateid);
     }
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use landfast_client::Recall;
+use landfast_nfs::v4::Stateid;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::core::pending::Pending;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
-use crate::limits::{FAILURES_KEPT, NAMES_MAX, PENDING_MAX};
+use crate::limits::{EARLY_RETURNS_MAX, FAILURES_KEPT, NAMES_MAX, PENDING_MAX};
 use crate::remote::Caller;
 
 /// Changes on their way, and what is known of delegations.
@@ -43,7 +44,7 @@ pub(super) struct Lanes {
     /// Directories whose delegation is being asked for.
     pub(super) asking: Mutex<HashSet<Ino>>,
     /// Recalls of delegations that are not known yet, and when they came.
-    pub(super) early: Mutex<VecDeque<(Recall, Time)>>,
+    pub(super) early: Mutex<Early>,
     /// What waits is so old that programs wait, too: the server takes nothing.
     pub(super) overdue: AtomicBool,
     pub(super) recalls: AtomicU64,
@@ -51,6 +52,35 @@ pub(super) struct Lanes {
     pub(super) given_back: AtomicU64,
     /// Directories in which changes have failed that nobody was told of.
     failures: Mutex<Kept>,
+}
+
+/// Recalls of delegations that are not known yet.
+#[derive(Default)]
+pub(super) struct Early {
+    /// When they came.
+    pub(super) waiting: VecDeque<(Recall, Time)>,
+    /// The delegations that were returned for such a recall, the last ones. The reply that gives one may still be on its way, or its
+    /// directory may be being listed.
+    returned: VecDeque<[u8; 12]>,
+}
+
+impl Early {
+    /// Takes those that have waited for `age`: their delegations are returned now.
+    pub(super) fn take_old(&mut self, now: Time, age: Time) -> Vec<Recall> {
+        let count = self.waiting.iter().take_while(|(_, at)| now.saturating_sub(*at) >= age).count();
+        let old: Vec<Recall> = self.waiting.drain(..count).map(|(recall, _)| recall).collect();
+        self.returned.extend(old.iter().map(|recall| recall.stateid.other));
+        let over = self.returned.len().saturating_sub(EARLY_RETURNS_MAX);
+        self.returned.drain(..over);
+        old
+    }
+
+    /// Whether a delegation was returned before it was known here. It is told once.
+    pub(super) fn take_returned(&mut self, stateid: &Stateid) -> bool {
+        let before = self.returned.len();
+        self.returned.retain(|other| *other != stateid.other);
+        self.returned.len() < before
+    }
 }
 
 /// Errors of objects, until they are told.

@@ -1,4 +1,6 @@
-//! Scenes on the model's server, each with one mount and without chance: what has gone wrong once, and what needs a reply to come late.
+//! Scenes on the model's server, without chance: what has gone wrong once, and what needs a reply to come late.
+
+mod late;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
