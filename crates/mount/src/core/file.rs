@@ -94,6 +94,8 @@ pub struct File {
     pub written: Option<NfsTime>,
     /// Open file descriptions that have it.
     pub opens: u32,
+    /// Those of them that have begun to end. Of two that end together the second one is the last.
+    pub ending: u32,
     /// It could not be made on the server: nothing can be done with it any more.
     pub dead: Option<Errno>,
     /// Changes whenever data is written or cut off here.

@@ -419,7 +419,12 @@ pub(super) fn give_back(shared: &Arc<Shared>, number: u64) {
 /// The last close of an open file description, which [`Shared::take_handle`] has given.
 pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
     shared.drop_first(std::mem::take(&mut *handle.ahead.lock()).charged);
-    if handle.open.state.lock().opens == 1 {
+    let last = {
+        let mut file = handle.open.state.lock();
+        file.ending += 1;
+        file.ending >= file.opens
+    };
+    if last {
         locks::end(shared, handle).await;
     }
     // Pages of a mapping may have been written after the file was closed.
@@ -430,6 +435,7 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         let mut tree = shared.tree();
         let mut file = handle.open.state.lock();
         file.opens -= 1;
+        file.ending -= 1;
         handle.open.closing.fetch_sub(1, Ordering::AcqRel);
         let last = file.opens == 0;
         let removed = if last { file.removed_as.take() } else { None };

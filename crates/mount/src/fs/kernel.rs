@@ -11,7 +11,7 @@ use tokio::runtime::Handle as Runtime;
 use super::files::Opened;
 use super::flush::Until;
 use super::shared::Shared;
-use super::{dirs, files, flush, flusher, local, look, names, read, write};
+use super::{dirs, files, flush, flusher, local, locks, look, names, read, write};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::file::Next;
@@ -172,6 +172,26 @@ impl Kernel {
             Next::Wait => write::make_room(&self.shared, &handle).await,
         }
         Ok(())
+    }
+
+    /// write(2) with `O_APPEND`.
+    pub(crate) async fn append(&self, fh: u64, data: &[u8]) -> Result<(), Errno> {
+        let handle = self.shared.handle(fh)?;
+        let how = write::How { append: true, ..write::How::default() };
+        write::take(&self.shared, &handle, 0, data, how)?;
+        Ok(())
+    }
+
+    /// fcntl(2): a lock of the whole file.
+    pub(crate) async fn lock(&self, fh: u64) -> Result<(), Errno> {
+        let handle = self.shared.handle(fh)?;
+        let wanted = locks::Wanted { owner: fh, start: 0, end: i64::MAX as u64, kind: libc::F_WRLCK };
+        locks::set(&self.shared, &handle, wanted, None).await
+    }
+
+    /// RELEASE.
+    pub(crate) fn release(&self, fh: u64) {
+        files::give_back(&self.shared, fh);
     }
 
     /// close(2): FLUSH, then RELEASE, for which the kernel does not wait.

@@ -119,6 +119,9 @@ pub(super) async fn set(
     }
     // What others wrote before they gave it up is to be seen.
     let file = shared.server_handle(handle.ino)?;
+    // A reply that is older than one to a write of ours would bring back the size before it.
+    let turn = handle.open.turn.lock().await;
+    let sent = shared.now();
     let attrs = shared.remote.get_attrs(&handle.who, &file).await?;
     let now = shared.now();
     let changed = {
@@ -128,9 +131,11 @@ pub(super) async fn set(
             node.pages = node.pages.filter(|_| !changed);
             changed
         });
-        tree.changed(handle.ino, Some(attrs.clone()), now);
+        tree.changed_since(sent, handle.ino, Some(attrs.clone()), now);
         changed
     };
+    // The kernel writes changed pages of a mapping before it forgets them.
+    drop(turn);
     if changed {
         handle.open.state.lock().generation += 1;
         shared.drop_pages(handle.ino).await;

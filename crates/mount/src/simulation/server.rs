@@ -33,6 +33,9 @@ const AFTER_RECALL: Duration = Duration::from_secs(60);
 /// How often a recall is sent again.
 const RECALLED_EACH: Duration = Duration::from_secs(1);
 
+/// The open of a file by its handle.
+const OPENED: Stateid = Stateid { seqid: 1, other: [8; 12] };
+
 /// How much trouble there is, in percent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Trouble {
@@ -99,6 +102,8 @@ pub(crate) struct Server {
     /// It answers from then on.
     pub(crate) up: Duration,
     pub(crate) verifier: u64,
+    /// Files that were opened by their handle and are not closed.
+    pub(crate) opens: u32,
     looked: BTreeMap<Id, Vec<(Who, Duration)>>,
     recalled: BTreeMap<Id, Duration>,
     next: u64,
@@ -147,6 +152,7 @@ impl Server {
             lease,
             up: Duration::ZERO,
             verifier: 1,
+            opens: 0,
             looked: BTreeMap::new(),
             recalled: BTreeMap::new(),
             next: 100,
@@ -370,6 +376,17 @@ impl Server {
                 Kind::Link(text) => Ok(ResBody::Readlink(text.clone())),
                 _ => Err(NfsStat::NFS4ERR_INVAL),
             },
+            ArgOp::Open(args) if args.claim == OpenClaim::Fh => {
+                self.object(Some(current?))?;
+                self.opens += 1;
+                Ok(ResBody::Open(OpenRes {
+                    stateid: OPENED,
+                    cinfo: ChangeInfo { atomic: true, before: 0, after: 0 },
+                    rflags: 0,
+                    attrset: Bitmap::default(),
+                    delegation: OpenDelegation::None,
+                }))
+            }
             ArgOp::Open(args) => {
                 let (dir, OpenClaim::Null(name)) = (current?, &args.claim) else {
                     return Err(NfsStat::NFS4ERR_NOTSUPP);
@@ -395,6 +412,13 @@ impl Server {
                     delegation,
                 }))
             }
+            ArgOp::Close(args) if args.open_stateid.other == OPENED.other => {
+                self.opens -= 1;
+                Ok(ResBody::Close(OPENED))
+            }
+            // Nobody else locks here.
+            ArgOp::Lock(_) => Ok(ResBody::Lock(Stateid { seqid: 1, other: [9; 12] })),
+            ArgOp::Locku(_) => Ok(ResBody::Locku(Stateid { seqid: 2, other: [9; 12] })),
             ArgOp::Close(_) => Ok(ResBody::Close(Stateid { seqid: 2, other: [7; 12] })),
             ArgOp::Create(args) => {
                 let dir = current?;

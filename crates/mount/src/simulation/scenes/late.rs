@@ -81,3 +81,39 @@ fn a_new_directory_that_is_recalled_while_later_changes_are_sent_is_not_this_mou
     });
 }
 
+#[test]
+fn a_lock_does_not_bring_back_the_size_before_an_append() {
+    scene(false, 0, async |s| {
+        s.theirs("", "f");
+        let (ino, _) = s.kernel.lookup(TOP, &name("f")).await.unwrap().unwrap();
+        let fh = s.kernel.open(ino).await.unwrap();
+        s.delay_reply(&[OpNum::PUTFH, OpNum::GETATTR], LATE);
+        let appends = async {
+            s.is_executed().await;
+            s.kernel.append(fh, b", first").await.unwrap();
+            s.kernel.fsync(fh).await
+        };
+        let (locked, synced) = tokio::join!(s.kernel.lock(fh), appends);
+        assert_eq!((locked, synced), (Ok(()), Ok(())));
+        s.kernel.append(fh, b", second").await.unwrap();
+        s.kernel.fsync(fh).await.unwrap();
+        assert_eq!(s.data("f").unwrap(), b"theirs, first, second");
+    });
+}
+
+#[test]
+fn the_last_of_two_closes_that_end_together_closes_the_file_on_the_server() {
+    scene(false, 60, async |s| {
+        s.theirs("", "f");
+        let (ino, _) = s.kernel.lookup(TOP, &name("f")).await.unwrap().unwrap();
+        let (one, two) = (s.kernel.open(ino).await.unwrap(), s.kernel.open(ino).await.unwrap());
+        s.kernel.lock(one).await.unwrap();
+        assert_eq!(s.net.server.lock().opens, 1);
+        // A mapping may write after the file was closed: both wait for that.
+        s.kernel.write(one, 0, b"mapped").await.unwrap();
+        s.kernel.release(one);
+        s.kernel.release(two);
+        sleep(LATE).await;
+        assert_eq!((s.data("f").unwrap(), s.net.server.lock().opens), (b"mapped".to_vec(), 0));
+    });
+}
