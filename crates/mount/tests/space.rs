@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use common::{Rig, shell};
@@ -113,5 +114,70 @@ fn what_is_kept_for_one_is_not_taken_by_a_client_without_delegations() {
         let there = rig.dest().join(dir.file_name().unwrap()).join(n.to_string());
         assert!(fs::read(there).unwrap() == vec![n as u8; 100_000]);
     }
+    assert_eq!(one.unmount(), Vec::<String>::new());
+}
+
+/// Bytes that a filesystem has for users.
+fn left(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
+/// Files that wait: close=local, and nothing is due.
+fn waiting(at: &common::At, dir: &Path) -> u64 {
+    for n in 0..30 {
+        fs::write(dir.join(n.to_string()), vec![n as u8; 100_000]).unwrap();
+    }
+    let waits = at.state("dirty bytes");
+    assert!(waits >= 3_000_000, "{waits}");
+    waits
+}
+
+#[test]
+fn space_that_a_program_allocates_is_not_that_of_what_waits() {
+    let Some(rig) = Rig::delegating_on_disk(64) else { return };
+    let one = rig.mount_local("close=local,flush_age=30");
+    let dir = one.own_dir("own");
+    let file = File::create(dir.join("large")).unwrap();
+    file.sync_all().unwrap();
+    let waits = waiting(&one, &dir);
+    // Where there is room for both, nothing waits for the other.
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    assert!(one.state("changes on their way") >= 30);
+    // There is so much, but not for both.
+    let most = left(&rig.dest()) - waits / 2;
+    let refused =
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 1 << 20, most).unwrap_err();
+    assert_eq!(refused, rustix::io::Errno::NOSPC);
+    one.sync();
+    drop(file);
+    assert_eq!(one.unmount(), Vec::<String>::new());
+    let there = rig.dest().join(dir.file_name().unwrap());
+    for n in 0..30 {
+        assert!(fs::read(there.join(n.to_string())).unwrap() == vec![n as u8; 100_000]);
+    }
+}
+
+#[test]
+fn space_that_a_copy_takes_is_not_that_of_what_waits() {
+    let Some(rig) = Rig::delegating_on_disk(64) else { return };
+    let one = rig.mount_local("close=local,flush_age=30");
+    let dir = one.own_dir("own");
+    let source_len = 16 << 20;
+    fs::write(dir.join("source"), vec![7; source_len]).unwrap();
+    let copy = File::create(dir.join("copy")).unwrap();
+    copy.sync_all().unwrap();
+    one.sync();
+    let source = File::open(dir.join("source")).unwrap();
+    let waits = waiting(&one, &dir);
+    // Somebody on the server leaves room for the copy, but not for all that waits beside it.
+    let other = File::create(rig.dest().join("other")).unwrap();
+    let taken = left(&rig.dest()) - source_len as u64 - waits / 2;
+    rustix::fs::fallocate(&other, rustix::fs::FallocateFlags::empty(), 0, taken).unwrap();
+    let done = rustix::fs::copy_file_range(source.as_fd(), None, copy.as_fd(), None, source_len);
+    eprintln!("copied: {done:?}");
+    assert!(done.map_or(true, |count| count < source_len), "the others have the first claim: {done:?}");
+    one.sync();
+    drop((source, copy));
     assert_eq!(one.unmount(), Vec::<String>::new());
 }

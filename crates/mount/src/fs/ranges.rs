@@ -9,8 +9,9 @@ use landfast_nfs::v4::{FileHandle, NfsStat};
 
 use super::flush::{self, Until};
 use super::shared::{Handle, Shared};
-use super::{changes, files, locks};
+use super::{changes, files, locks, room};
 use crate::core::attrs::Attrs;
+use crate::core::space::Needs;
 use crate::errno::Errno;
 use crate::limits::{COPY_BYTES_MAX, REWRITES_MAX};
 use crate::remote::{Copied, Fault, Space};
@@ -65,9 +66,17 @@ pub(super) async fn allocate(
     how: Space,
     range: (u64, u64),
 ) -> Result<(), Errno> {
+    let needs = match how {
+        Space::Allocate | Space::Zero => Needs::data(range.1),
+        Space::Punch => Needs::default(),
+    };
+    let _admitted = room::admit_at_once(shared, &handle.who, needs).await;
     let file = settled_to_change(shared, handle).await?;
     let _turn = handle.open.turn.lock().await;
-    let (before, attrs) = shared.remote.set_space(&handle.who, &file, how, range).await?;
+    let done = shared.remote.set_space(&handle.who, &file, how, range).await;
+    // Also if it has failed: a part of it may be done.
+    shared.space.lock().spend(needs);
+    let (before, attrs) = done?;
     changed(shared, handle, before, attrs);
     Ok(())
 }
@@ -122,6 +131,7 @@ pub(super) async fn copy(
     if count == 0 {
         return Ok(0);
     }
+    let _admitted = room::admit_at_once(shared, &to.who, Needs::data(count)).await;
     let mut lost = false;
     for _ in 0..=REWRITES_MAX {
         let src_stateid = locks::opened(shared, from, &source, OPEN4_SHARE_ACCESS_READ).await?;
@@ -154,6 +164,7 @@ pub(super) async fn copy(
             }
             attrs = after;
         }
+        shared.space.lock().spend(Needs::data(count));
         changed(shared, to, before, attrs);
         return Ok(count);
     }

@@ -103,6 +103,28 @@ pub(super) async fn look(shared: &Arc<Shared>, who: &Caller, needs: Needs) -> Fo
     Found::None
 }
 
+/// Lets something in that the server does at once (fallocate, a copy): what waits keeps its room beside it. If there is not enough for both,
+/// all that waits is sent first, and then the server's answer is the program's. It counts until it is dropped.
+pub(super) async fn admit_at_once<'a>(
+    shared: &'a Arc<Shared>,
+    who: &Caller,
+    needs: Needs,
+) -> Option<Admitted<'a>> {
+    if needs == Needs::default() || !shared.space.lock().has_begun() {
+        return None;
+    }
+    let mut admitted = admit(shared, who, needs);
+    if admitted.is_none() && ask(shared, who).await {
+        admitted = admit(shared, who, needs);
+    }
+    if admitted.is_none() {
+        // Before: nothing is let in meanwhile that would wait beside it.
+        admitted = Some(pass(shared, needs));
+        drain(shared).await;
+    }
+    admitted
+}
+
 /// Sends all that waits, so that what has no room takes none of theirs. Returns whether there was something.
 async fn drain(shared: &Arc<Shared>) -> bool {
     let some = waits(shared) != Needs::default();
