@@ -17,6 +17,7 @@ use super::convert::{TTL, attr, kind};
 use super::shared::Shared;
 use crate::core::attrs::Attrs;
 use crate::core::tree::Listing;
+use crate::core::tree::own;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::COMPLETE_DIR_MAX;
@@ -31,7 +32,7 @@ pub(super) struct DirHandle {
 #[derive(Default)]
 struct State {
     /// All entries, if the directory was this mount's own when the listing began.
-    own: Option<Vec<(Bytes, Ino)>>,
+    own: Option<Vec<(Bytes, Ino, fuser::FileType)>>,
     /// New files that were held back when the listing began.
     held: Vec<(Bytes, Ino)>,
     /// Where each part of the server's listing begins: the place of its first entry, the cookie before it, the verifier.
@@ -139,7 +140,12 @@ pub(super) async fn list(
     let mut state = dir.state.lock().await;
     if offset == 0 || state.parts.is_empty() {
         // The kernel may go on where another handle of the same listing was.
-        state.own = shared.tree().entries(dir.ino);
+        state.own = {
+            let tree = shared.tree();
+            let kind = |ino: Ino| tree.get(ino).map_or(fuser::FileType::RegularFile, |n| kind(n.attrs.kind));
+            let with_kind = |(name, ino)| (name, ino, kind(ino));
+            tree.entries(dir.ino).map(|all| all.into_iter().map(with_kind).collect())
+        };
         if state.own.is_none() {
             // The server knows more of some names, and has to know them all.
             changes::settle_dir(shared, dir.ino).await;
@@ -157,22 +163,20 @@ pub(super) async fn list(
     }
     if let Some(own) = &state.own {
         let tree = shared.tree();
-        for (name, ino) in own.iter().skip((at - 2) as usize) {
+        for (name, ino, was) in own.iter().skip((at - 2) as usize) {
             if items.len() >= OWN_TOGETHER {
                 break;
             }
             at += 1;
-            // Without attributes it is gone.
-            if let Some(attrs) = tree.get(*ino).map(|n| n.attrs.clone()) {
-                let attrs = shared.seen_by_programs(&tree, *ino, attrs);
-                items.push(Item {
-                    next: at,
-                    name: name.clone(),
-                    ino: *ino,
-                    kind: kind(attrs.kind),
-                    attrs: Some(attrs),
-                });
+            let attrs = tree.get(*ino).map(|n| shared.seen_by_programs(&tree, *ino, n.attrs.clone()));
+            // Its node may be forgotten since the listing began, though the name is there: then the kernel asks. A directory that is not
+            // this mount's own any more has no names here.
+            let gone = tree.is_own(dir.ino) && tree.entry(dir.ino, name) == own::Entry::Nobody;
+            if attrs.is_none() && gone {
+                continue;
             }
+            let kind = attrs.as_ref().map_or(*was, |attrs| kind(attrs.kind));
+            items.push(Item { next: at, name: name.clone(), ino: *ino, kind, attrs });
         }
         return Ok(items);
     }

@@ -337,6 +337,24 @@ fn a_listing_goes_on_behind_many_names_that_are_gone() {
 }
 
 #[test]
+fn a_listing_has_names_whose_nodes_are_forgotten_meanwhile() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let text = |n: usize| format!("f{n:04}");
+        let mut inos = Vec::new();
+        for n in 0..1200 {
+            inos.push(s.file(d, &text(n), b"").await);
+        }
+        s.kernel.unlink(d, &name(&text(1100))).await.unwrap();
+        s.kernel.fsync_dir(d).await.unwrap();
+        let forget = async || inos.iter().for_each(|ino| s.kernel.forget(*ino));
+        let names = s.kernel.readdir_beside(d, forget).await.unwrap();
+        let all: Vec<Bytes> = (0..1200).filter(|n| *n != 1100).map(|n| name(&text(n))).collect();
+        assert!(names == all, "{} of {}", names.len(), all.len());
+    });
+}
+
+#[test]
 fn a_rename_to_a_name_that_nobody_has_is_one_request() {
     scene(false, 0, async |s| {
         for text in ["a", "open"] {
