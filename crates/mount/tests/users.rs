@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{At, Rig, VERSIONS, can_mount};
+use common::{At, Rig, VERSIONS, can_mount, has};
 
 const ALICE: u32 = 1001;
 const BOB: u32 = 1002;
@@ -107,5 +107,36 @@ fn the_superuser_gives_away_a_file_that_a_user_has_open() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let there = fs::metadata(rig.dest().join("f")).unwrap();
     assert_eq!((there.uid(), there.gid(), there.len()), (BOB, BOB, 4));
+    assert_eq!(at.unmount(), Vec::<String>::new());
+}
+
+/// The server hears of a change of rights later than the programs of this machine, but before anybody relies on it: who reads, and who locks.
+#[test]
+fn who_was_told_that_he_may_read_or_lock_a_file_is_not_refused() {
+    for locks in [false, true] {
+        read_or_lock(locks);
+    }
+}
+
+fn read_or_lock(locks: bool) {
+    if !can_mount() || !has("flock") {
+        return;
+    }
+    let rig = Rig::delegating();
+    let at = rig.mount_local("close=local,flush_age=30,allow_other");
+    let dir = at.own_dir("own");
+    let do_as =
+        |user, program: &str, args: &[&str]| run_as(&at, user, program, args).current_dir(&dir).output();
+    fs::write(dir.join("f"), "text").unwrap();
+    fs::set_permissions(dir.join("f"), Permissions::from_mode(0o600)).unwrap();
+    at.sync();
+    // Past the pages that the kernel has.
+    let read = || do_as(BOB, "dd", &["if=f", "iflag=direct", "status=none"]).unwrap();
+    let refused = read();
+    assert!(!refused.status.success(), "it is root's: {refused:?}");
+    fs::set_permissions(dir.join("f"), Permissions::from_mode(0o644)).unwrap();
+    assert!(at.state("changes on their way") > 0, "the server has not heard of it");
+    let done = if locks { do_as(BOB, "flock", &["f", "true"]).unwrap() } else { read() };
+    assert!(done.status.success() && (locks || done.stdout == b"text"), "{done:?}");
     assert_eq!(at.unmount(), Vec::<String>::new());
 }

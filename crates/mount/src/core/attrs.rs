@@ -101,6 +101,11 @@ impl Set {
         *self == Set::default()
     }
 
+    /// Whether others may do more or less with the object afterwards.
+    pub fn changes_rights(&self) -> bool {
+        self.mode.is_some() || self.uid.is_some() || self.gid.is_some()
+    }
+
     /// Folds a later change into this one: what one SETATTR must say for the same result.
     pub fn then(&mut self, later: &Set) {
         if later.uid.is_some() || later.gid.is_some() {

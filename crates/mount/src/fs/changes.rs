@@ -88,9 +88,39 @@ pub(super) async fn settle_node(shared: &Arc<Shared>, ino: Ino) {
     wait(shared, &until, Of::Names).await;
 }
 
-/// The same of a directory and all below it.
+/// The same with all directories above it: it is found where programs have it.
+pub(super) async fn settle_path(shared: &Arc<Shared>, ino: Ino) {
+    settle_node(shared, ino).await;
+    let until: Vec<(Ino, u64)> = {
+        let tree = shared.tree();
+        let pending = shared.lanes.pending();
+        if pending.is_empty() {
+            return;
+        }
+        let dirs = tree.all_above(ino);
+        let named = |(dir, above): (&Ino, &Ino)| Some((*above, pending.last_of(*above, *dir)?));
+        dirs.iter().zip(dirs.iter().skip(1)).filter_map(named).collect()
+    };
+    wait(shared, &until, Of::Names).await;
+}
+
+/// Waits until the server has heard who may do what with an object. Whoever may do more since is not refused there.
+pub(super) async fn settle_rights(shared: &Arc<Shared>, ino: Ino) {
+    let until: Vec<(Ino, u64)> = {
+        let tree = shared.tree();
+        if !tree.owes(ino) {
+            return;
+        }
+        let pending = shared.lanes.pending();
+        let last = tree.above(ino).and_then(|dir| Some((dir, pending.last_rights_of(dir, ino)?)));
+        last.into_iter().collect()
+    };
+    wait(shared, &until, Of::Names).await;
+}
+
+/// Waits until the server has heard of all that was changed in a directory and below it, and of the directory itself.
 pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
-    settle_node(shared, top).await;
+    settle_path(shared, top).await;
     let (dirs, last) = dirs(shared);
     let until: Vec<(Ino, u64)> = {
         let tree = shared.tree();

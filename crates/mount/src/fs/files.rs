@@ -383,7 +383,7 @@ pub(super) async fn flush(shared: &Arc<Shared>, handle: &Handle) -> Result<(), E
         return Ok(());
     }
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
-    changes::settle_node(shared, handle.ino).await;
+    changes::settle_path(shared, handle.ino).await;
     handle.open.state.lock().errors.report(&mut handle.seen.lock())
 }
 

@@ -18,6 +18,7 @@ use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::{FileHandle, LockType, NfsStat, Stateid};
 
 use super::callers;
+use super::changes;
 use super::flush::{self, Until};
 use super::held_locks::{Locks, Owner};
 use super::shared::{Handle, Shared};
@@ -67,6 +68,7 @@ pub(super) async fn get(
     wanted: Wanted,
 ) -> Result<Option<Wanted>, Errno> {
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Made).await;
+    changes::settle_rights(shared, handle.ino).await;
     let found = test(shared, handle, wanted).await?;
     Ok(found.map(|(kind, range)| Wanted {
         owner: 0,
@@ -93,6 +95,7 @@ pub(super) async fn set(
     if let Some(e) = handle.open.state.lock().dead {
         return Err(e);
     }
+    changes::settle_rights(shared, handle.ino).await;
     loop {
         match lock(shared, handle, wanted).await {
             Err(e) if e == Errno(libc::EAGAIN) && waits.is_some() => {}

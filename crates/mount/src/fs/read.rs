@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::changes;
 use super::shared::{Handle, Shared};
 use crate::core::extents::overlay;
 use crate::errno::Errno;
@@ -54,6 +55,7 @@ pub(super) async fn read(
             }
         }
     };
+    changes::settle_rights(shared, handle.ino).await;
     // What is on its way now may be gone from memory before the reply comes, and the reply may be older.
     let (before, ours) = {
         let file = handle.open.state.lock();

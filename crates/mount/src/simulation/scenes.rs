@@ -355,6 +355,32 @@ fn a_listing_has_names_whose_nodes_are_forgotten_meanwhile() {
 }
 
 #[test]
+fn a_synchronized_file_is_found_though_a_directory_above_it_has_a_new_name() {
+    scene(true, 0, async |s| {
+        let top = s.own_dir("top").await;
+        let (old, _) = s.kernel.mkdir(top, &name("old"), 0o755).await.unwrap();
+        let (d, _) = s.kernel.mkdir(old, &name("d"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(top).await.unwrap();
+        let sync = async |text: &str| {
+            let (_, fh) = s.kernel.create(d, &name(text), 0o644).await.unwrap();
+            s.kernel.write(fh, 0, b"data").await.unwrap();
+            s.kernel.fsync(fh).await.unwrap();
+            s.kernel.close(fh).await.unwrap();
+        };
+        s.kernel.rename((top, &name("old")), (top, &name("new"))).await.unwrap();
+        assert!(s.id("top/old").is_some(), "it waits");
+        sync("file").await;
+        // What a client that dies now leaves behind.
+        assert_eq!(s.data("top/new/d/file").unwrap(), b"data");
+        // The same of a directory that is synchronized.
+        s.kernel.rename((top, &name("new")), (top, &name("newer"))).await.unwrap();
+        s.kernel.mkdir(d, &name("e"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert!(s.id("top/newer/d/e").is_some());
+    });
+}
+
+#[test]
 fn a_rename_to_a_name_that_nobody_has_is_one_request() {
     scene(false, 0, async |s| {
         for text in ["a", "open"] {

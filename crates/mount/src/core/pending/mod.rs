@@ -188,6 +188,14 @@ impl<W: Clone + PartialEq> Pending<W> {
         lane.changes.iter().rev().find(|c| c.node == node).map(|c| c.number)
     }
 
+    /// The last change in a lane of who may do what with an object.
+    pub fn last_rights_of(&self, dir: Ino, node: Ino) -> Option<u64> {
+        let lane = self.lanes.get(&dir)?;
+        let is_it =
+            |c: &&Change<W>| c.node == node && matches!(&c.what, What::Set(set) if set.changes_rights());
+        lane.changes.iter().rev().find(is_it).map(|c| c.number)
+    }
+
     /// Adds a change.
     pub fn add(&mut self, who: &W, (dir, node): (Ino, Ino), what: What, now: Time) -> Added<W> {
         let folded = match &what {

@@ -357,6 +357,11 @@ impl<F> Tree<F> {
         self.unpin(ino);
     }
 
+    /// Whether the server has not heard of all changes that concern a node.
+    pub fn owes(&self, ino: Ino) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.owed > 0)
+    }
+
     /// Changes that concern nodes and that the server has not heard of.
     #[cfg(test)]
     pub(crate) fn owing(&self) -> u32 {
@@ -366,6 +371,17 @@ impl<F> Tree<F> {
     /// The parent of a node, as far as it is known.
     pub fn above(&self, ino: Ino) -> Option<Ino> {
         self.nodes.get(&ino)?.place.as_ref().map(|(dir, _)| *dir)
+    }
+
+    /// The directories above a node, as far as they are known, the nearest first.
+    pub fn all_above(&self, ino: Ino) -> Vec<Ino> {
+        let (mut all, mut passed) = (Vec::new(), std::collections::HashSet::from([ino]));
+        let mut at = ino;
+        while let Some(above) = self.above(at).filter(|above| passed.insert(*above)) {
+            all.push(above);
+            at = above;
+        }
+        all
     }
 
     /// Whether a node is `top`, or below it.
