@@ -55,6 +55,11 @@ impl<T: Removed> HiddenNames<T> {
         self.gone.notify_waiters();
     }
 
+    /// Whether the directory has a hidden name.
+    pub(super) fn has_in(&self, dir: Ino) -> bool {
+        self.names.lock().iter().any(|hidden| hidden.dir == dir)
+    }
+
     /// Waits until the directory has no hidden name of a file that nobody has open any more. Returns whether it had any.
     pub(super) async fn removed(&self, dir: Ino) -> bool {
         self.removed_where(|hidden| hidden.dir == dir && hidden.file.is_closed()).await

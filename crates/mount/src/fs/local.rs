@@ -119,6 +119,8 @@ pub(super) fn remove(
         (false, true) => return Some(Err(Errno(libc::EISDIR))),
         // Only of an own directory it is known whether it is empty.
         (true, true) if !matches!(tree.right(ino), Some(Right::New | Right::Delegated(_))) => return None,
+        // The last close of a removed file may be on its way: it is waited for first.
+        (true, true) if shared.hidden.has_in(ino) => return None,
         (true, true) if !tree.has_no_names(ino) => return Some(Err(Errno(libc::ENOTEMPTY))),
         (false, false) if is_busy(&tree, ino) => return None,
         _ => {}

@@ -347,8 +347,33 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
     remove(shared, who, dir, name).await
 }
 
+/// Does what needs a directory without names. The kernel does not wait for the end of a close, so `dir` may have hidden names of files that
+/// programs have removed and closed: these are waited for.
+async fn emptied<F>(shared: &Shared, dir: Option<Ino>, change: impl Fn() -> F) -> Result<(), Errno>
+where
+    F: Future<Output = Result<(), Errno>>,
+{
+    let Some(dir) = dir else { return change().await };
+    shared.hidden.removed(dir).await;
+    match change().await {
+        // The kernel may have told of a close only after this was asked. Servers have two errors for a directory that is not empty.
+        Err(e) if e == Errno(libc::ENOTEMPTY) || e == Errno::EXIST => {
+            match shared.hidden.removed_soon(dir).await {
+                true => change().await,
+                false => Err(e),
+            }
+        }
+        done => done,
+    }
+}
+
 /// rmdir(2)
 pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    let gone = shared.tree().named_node(dir, name);
+    if let Some(gone) = gone {
+        // Then it may be found empty here.
+        shared.hidden.removed(gone).await;
+    }
     let remove_here = || local::remove(shared, who, dir, name, true);
     if let Some(done) = here(shared, who, dir, &[name], remove_here).await? {
         return Ok(done);
@@ -364,17 +389,7 @@ pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &B
     if holds {
         return Err(Errno(libc::ENOTEMPTY));
     }
-    if let Some(gone) = gone {
-        shared.hidden.removed(gone).await;
-    }
-    match remove(shared, who, dir, name).await {
-        // The kernel may have told of a close only after this was asked.
-        Err(e) if e == Errno(libc::ENOTEMPTY) => match gone {
-            Some(gone) if shared.hidden.removed_soon(gone).await => remove(shared, who, dir, name).await,
-            _ => Err(e),
-        },
-        done => done,
-    }
+    emptied(shared, gone, || remove(shared, who, dir, name)).await
 }
 
 /// rename(2)
@@ -420,7 +435,8 @@ pub(super) async fn rename(
         }
         return moved;
     }
-    move_name(shared, who, (from, oldname), (to, newname)).await
+    let over = target.filter(|ino| shared.tree().get(*ino).is_some_and(|n| n.attrs.is_dir()));
+    emptied(shared, over, || move_name(shared, who, (from, oldname), (to, newname))).await
 }
 
 async fn move_name(

@@ -307,3 +307,27 @@ impl Drop for At {
         }
     }
 }
+
+/// Directories go, or are replaced, right after the last close of a file that was removed in them: the kernel does not wait for the end of
+/// a close.
+pub fn go_after_the_last_close(top: &Path) {
+    for n in 0..50 {
+        let (dir, other) = (top.join(format!("d{n}")), top.join(format!("other{n}")));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("f"), "text").unwrap();
+        let f = fs::File::open(dir.join("f")).unwrap();
+        fs::remove_file(dir.join("f")).unwrap();
+        // As with Linux's client: the file is there, under a hidden name.
+        let refused = fs::remove_dir(&dir).map_err(|e| e.raw_os_error());
+        assert_eq!(refused, Err(Some(libc::ENOTEMPTY)), "{n}");
+        let replaces = n % 2 == 1;
+        if replaces {
+            fs::create_dir(&other).unwrap();
+        }
+        drop(f);
+        if replaces {
+            fs::rename(&other, &dir).unwrap_or_else(|e| panic!("{n}: {e}"));
+        }
+        fs::remove_dir(&dir).unwrap_or_else(|e| panic!("{n}: {e}"));
+    }
+}
