@@ -182,6 +182,12 @@ impl Kernel {
         Ok(())
     }
 
+    /// write(2) where there is no room for data that waits.
+    pub(crate) async fn write_through(&self, fh: u64, offset: u64, data: &Bytes) -> Result<usize, Errno> {
+        let handle = self.shared.handle(fh)?;
+        write::write_through(&self.shared, &handle, (offset, write::How::default()), data.clone()).await
+    }
+
     /// fcntl(2): a lock of the whole file.
     pub(crate) async fn lock(&self, fh: u64) -> Result<(), Errno> {
         let handle = self.shared.handle(fh)?;

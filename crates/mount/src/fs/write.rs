@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fuser::{OpenFlags, ReplyWrite, Request, WriteFlags};
-use landfast_nfs::v4::StableHow;
 
 use super::convert::errno;
 use super::flush::{self, Until};
@@ -250,7 +249,7 @@ async fn write_with_room(
 }
 
 /// Writes with the server's answer: it knows best whether there is space. Nothing is kept here.
-async fn write_through(
+pub(super) async fn write_through(
     shared: &Arc<Shared>,
     handle: &Arc<Handle>,
     (mut offset, How { append, paged, .. }): (u64, How),
@@ -278,7 +277,13 @@ async fn write_through(
     if append {
         let tree = shared.tree();
         let node = tree.get(ino).ok_or(Errno::STALE)?;
-        offset = node.attrs.size.max(open.state.lock().content.end());
+        let size = node.attrs.size.max(open.state.lock().content.end());
+        if size != offset {
+            // The kernel has the data at another place of its pages.
+            let kernel = shared.clone();
+            tasks::spawn(async move { kernel.drop_pages(ino).await });
+        }
+        offset = size;
     }
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= i64::MAX as u64);
     end.ok_or(Errno(libc::EFBIG))?;
@@ -291,9 +296,12 @@ async fn write_through(
             break None;
         }
         let at = offset + done as u64;
-        match shared.remote.write(&handle.who, &file, at, part, StableHow::FileSync).await {
-            Ok(written) if written.count == 0 => break Some(Errno::IO),
-            Ok(written) => done += written.count,
+        match shared.remote.write_between(&handle.who, &file, at, part).await {
+            Ok((before, written, after)) => {
+                done += written.count;
+                let before = Some(before).filter(|_| after.is_some());
+                flush::pages(&mut shared.tree(), ino, before, after.unwrap_or_default());
+            }
             Err(e) => break Some(e.errno()),
         }
     };
@@ -306,7 +314,7 @@ async fn write_through(
         if let Some(node) = tree.get_mut(ino) {
             node.attrs.size = node.attrs.size.max(offset + done as u64);
             // The kernel may have more in its pages than the server took.
-            node.pages = attrs.as_ref().ok().map(|a| a.change).filter(|_| failed.is_none());
+            node.pages = node.pages.filter(|_| failed.is_none());
         }
         tree.changed(ino, attrs.ok(), now);
     }

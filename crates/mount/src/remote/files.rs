@@ -1,6 +1,7 @@
 //! An object by its handle: attributes, data, extended attributes.
 
 use bytes::Bytes;
+use landfast_client::compound::Results;
 use landfast_nfs::v4::args::{
     CommitArgs, ListxattrsArgs, ReadArgs, SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs,
 };
@@ -43,6 +44,16 @@ const ROOM: Bitmap = Bitmap::of(&[
 
 fn putfh(handle: &FileHandle) -> ArgOp {
     ArgOp::Putfh(handle.clone())
+}
+
+/// The result of a WRITE of `len` bytes.
+fn written(results: &mut Results, len: usize) -> Result<Written, Fault> {
+    let res = results.write()?;
+    if res.count == 0 || res.count as usize > len {
+        return Err(Fault::Op(OpNum::WRITE, NfsStat::NFS4ERR_IO));
+    }
+    let verifier = (res.committed != StableHow::FileSync).then_some(res.writeverf);
+    Ok(Written { count: res.count as usize, verifier })
 }
 
 impl Remote {
@@ -131,12 +142,26 @@ impl Remote {
         // The same data once more does no harm.
         let mut results = self.ask(who, vec![putfh(handle), ArgOp::Write(write)]).await?;
         results.take(OpNum::PUTFH)?;
-        let res = results.write()?;
-        if res.count == 0 || res.count as usize > len {
-            return Err(Fault::Op(OpNum::WRITE, NfsStat::NFS4ERR_IO));
-        }
-        let verifier = (res.committed != StableHow::FileSync).then_some(res.writeverf);
-        Ok(Written { count: res.count as usize, verifier })
+        written(&mut results, len)
+    }
+
+    /// A stable WRITE, which need not take all of `data`, between two looks at the change attribute. The second one may fail.
+    pub async fn write_between(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<(u64, Written, Option<u64>), Fault> {
+        let data = data.slice(..data.len().min(self.write_room()));
+        let len = data.len();
+        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable: StableHow::FileSync, data };
+        let ops = vec![putfh(handle), ArgOp::Getattr(CHANGE), ArgOp::Write(write), ArgOp::Getattr(CHANGE)];
+        let mut results = self.ask(who, ops).await?;
+        results.take(OpNum::PUTFH)?;
+        let before = change_of(&mut results)?;
+        let written = written(&mut results, len)?;
+        Ok((before, written, change_of(&mut results).ok()))
     }
 
     /// Writes all of `data`, stably, in one COMPOUND. Returns the change attribute before it and all attributes afterwards; `None`: the
@@ -209,7 +234,7 @@ impl Remote {
             ArgOp::Setxattr(SetxattrArgs { option, key: key.clone(), value: value.clone() }),
         ];
         let (reply, lost) = self.change_surely(who, ops, OpNum::SETXATTR).await?;
-        let mut results = landfast_client::compound::Results::new(reply);
+        let mut results = Results::new(reply);
         results.take(OpNum::PUTFH)?;
         match results.take(OpNum::SETXATTR).map_err(Fault::from) {
             Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
@@ -223,7 +248,7 @@ impl Remote {
     pub async fn remove_xattr(&self, who: &Caller, handle: &FileHandle, name: Bytes) -> Result<(), Fault> {
         let ops = vec![putfh(handle), ArgOp::Removexattr(name)];
         let (reply, lost) = self.change_surely(who, ops, OpNum::REMOVEXATTR).await?;
-        let mut results = landfast_client::compound::Results::new(reply);
+        let mut results = Results::new(reply);
         results.take(OpNum::PUTFH)?;
         match results.take(OpNum::REMOVEXATTR).map_err(Fault::from) {
             Err(Fault::Op(_, NfsStat::NFS4ERR_NOXATTR)) if lost => Ok(()),

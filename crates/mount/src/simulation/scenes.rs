@@ -381,6 +381,24 @@ fn a_synchronized_file_is_found_though_a_directory_above_it_has_a_new_name() {
 }
 
 #[test]
+fn a_write_with_the_servers_answer_makes_no_old_pages_good() {
+    scene(false, 0, async |s| {
+        let id = s.theirs("", "f");
+        let (ino, _) = s.kernel.lookup(TOP, &name("f")).await.unwrap().unwrap();
+        let fh = s.kernel.open(ino).await.unwrap();
+        let data = Bytes::from_static(b"ours");
+        s.kernel.write_through(fh, 0, &data).await.unwrap();
+        assert!(s.kernel.trusts_pages(ino), "nobody else has changed it");
+        // Somebody else has, and this kernel's pages are those of before.
+        if let Some(file) = s.net.server.lock().objects.get_mut(&id) {
+            file.change += 1 << 32;
+        }
+        s.kernel.write_through(fh, 0, &data).await.unwrap();
+        assert!(!s.kernel.trusts_pages(ino));
+    });
+}
+
+#[test]
 fn a_rename_to_a_name_that_nobody_has_is_one_request() {
     scene(false, 0, async |s| {
         for text in ["a", "open"] {
