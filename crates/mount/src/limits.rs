@@ -133,5 +133,9 @@ pub const LOCK_ASKED_EACH: Duration = Duration::from_millis(200);
 pub const KILLED_ASKED_EACH: Duration = Duration::from_secs(1);
 /// Users and groups whose names or supplementary groups are remembered.
 pub const OWNERS_KNOWN_MAX: usize = 4096;
+/// How long the number of an owner or a group is remembered that this machine has found.
+pub const OWNER_AGE: Duration = Duration::from_secs(10 * 60);
+/// The same where it has found none, or could not look it up.
+pub const OWNER_MISSING_AGE: Duration = Duration::from_secs(5);
 /// How long a process's supplementary groups are remembered.
 pub const GROUPS_AGE: Duration = Duration::from_secs(1);

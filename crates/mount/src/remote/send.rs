@@ -127,7 +127,7 @@ impl Remote {
             session,
             soft,
             order: InOrder::default(),
-            owners: Owners::default(),
+            owners: Owners::new(),
             numbers: AtomicU64::new(0),
         }
     }
