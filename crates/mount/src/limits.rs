@@ -31,6 +31,10 @@ pub const PIECE_BYTES: usize = 1 << 20;
 pub const PIECES_IN_FLIGHT: usize = 8;
 /// Data written and kept for its COMMIT, in one file. Then a COMMIT is sent.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
+/// What a part of a file's data in memory is counted as at least, however short it is: so much goes with it.
+pub const EXTENT_BYTES_MIN: u64 = 128;
+/// WRITEs whose data is kept for a COMMIT, in one file. Then a COMMIT is sent.
+pub const UNCOMMITTED_PIECES_MAX: usize = 1024;
 /// Files that are flushed at the same time when all are.
 pub const FLUSHES_TOGETHER: usize = 32;
 /// Times that data is written again because the server restarted before its COMMIT.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::Verifier;
 
 use super::extents::{Extents, overlay};
-use crate::limits::PIECE_BYTES;
+use crate::limits::{EXTENT_BYTES_MIN, PIECE_BYTES};
 
 #[derive(Debug)]
 struct Piece {
@@ -43,13 +43,30 @@ pub struct Content {
     waiting: Extents,
     /// By their numbers, which are in the order in which they were sent.
     sent: BTreeMap<u64, Piece>,
+    /// Bytes of all in `sent`.
+    sent_bytes: u64,
+    /// Where those in flight begin and end. They do not overlap.
+    flying: BTreeMap<u64, u64>,
+    flying_bytes: u64,
     next: u64,
 }
 
 impl Default for Content {
     fn default() -> Content {
-        Content { waiting: Extents::new(PIECE_BYTES), sent: BTreeMap::new(), next: 0 }
+        Content {
+            waiting: Extents::new(PIECE_BYTES),
+            sent: BTreeMap::new(),
+            sent_bytes: 0,
+            flying: BTreeMap::new(),
+            flying_bytes: 0,
+            next: 0,
+        }
     }
+}
+
+/// What parts of a file's data count as.
+fn counted(bytes: u64, parts: usize) -> u64 {
+    bytes.max(parts as u64 * EXTENT_BYTES_MIN)
 }
 
 impl Content {
@@ -57,18 +74,29 @@ impl Content {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// Bytes held, in all states.
+    /// Bytes held, in all states, and what goes with them if they are many small parts.
     pub fn bytes(&self) -> u64 {
-        self.waiting.bytes() + self.sent.values().map(|p| p.data.len() as u64).sum::<u64>()
+        counted(self.waiting.bytes() + self.sent_bytes, self.waiting.count() + self.sent.len())
     }
 
+    /// The same of what waits.
     pub fn waiting_bytes(&self) -> u64 {
-        self.waiting.bytes()
+        counted(self.waiting.bytes(), self.waiting.count())
     }
 
     /// Bytes that were written and wait for their COMMIT.
     pub fn uncommitted_bytes(&self) -> u64 {
-        self.sent.values().filter(|p| p.state != State::InFlight).map(|p| p.data.len() as u64).sum()
+        self.sent_bytes - self.flying_bytes
+    }
+
+    /// Pieces that were sent and are not known to be stable.
+    pub fn sent_count(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Whether something waits that begins before `end`.
+    pub fn waits_before(&self, end: u64) -> bool {
+        self.waiting.iter().next().is_some_and(|(at, _)| at < end)
     }
 
     pub fn waiting(&self) -> &Extents {
@@ -96,31 +124,60 @@ impl Content {
 
     /// The same of what begins before `end`.
     pub fn take_before(&mut self, end: u64) -> Option<(u64, u64, Bytes)> {
-        let in_flight = |at: u64, end: u64| {
-            self.sent.values().any(|p| p.state == State::InFlight && p.offset < end && at < p.end())
-        };
-        let offset = {
-            let mut waiting = self.waiting.iter().take_while(|(at, _)| *at < end);
-            waiting.find(|(at, d)| !in_flight(*at, at + d.len() as u64)).map(|(at, _)| at)
-        }?;
+        let mut offset = 0;
+        loop {
+            let (at, data) = self.waiting.from(offset).next().filter(|(at, _)| *at < end)?;
+            offset = at;
+            // Of those that begin before the end of this one, the last ends last.
+            let before = self.flying.range(..at + data.len() as u64).next_back().map(|(_, end)| *end);
+            match before.filter(|end| *end > at) {
+                // All that lies below it waits for it.
+                Some(end) => offset = end,
+                None => break,
+            }
+        }
         let data = Bytes::from(self.waiting.take(offset)?);
         let number = self.next;
         self.next += 1;
-        self.sent.insert(number, Piece { offset, data: data.clone(), state: State::InFlight });
+        let piece = Piece { offset, data: data.clone(), state: State::InFlight };
+        self.flying.insert(offset, piece.end());
+        self.flying_bytes += data.len() as u64;
+        self.sent_bytes += data.len() as u64;
+        self.sent.insert(number, piece);
         Some((number, offset, data))
+    }
+
+    /// The reply to a piece came: it is not in flight any more. The caller says what it is now.
+    fn landed(&mut self, number: u64) {
+        let piece = self.sent.get_mut(&number).filter(|piece| piece.state == State::InFlight);
+        let Some(piece) = piece else { return };
+        piece.state = State::Stable;
+        self.flying.remove(&piece.offset);
+        self.flying_bytes -= piece.data.len() as u64;
+    }
+
+    fn forget(&mut self, number: u64) {
+        self.landed(number);
+        if let Some(piece) = self.sent.remove(&number) {
+            self.sent_bytes -= piece.data.len() as u64;
+        }
+    }
+
+    fn take_sent(&mut self) -> BTreeMap<u64, Piece> {
+        (self.sent_bytes, self.flying_bytes) = (0, 0);
+        self.flying.clear();
+        std::mem::take(&mut self.sent)
     }
 
     /// The server has written a piece: not stable yet (`verifier`), or stable.
     pub fn written(&mut self, number: u64, verifier: Option<Verifier>) {
+        self.landed(number);
         let Some(piece) = self.sent.get(&number) else { return };
         let over = |p: &Piece| p.offset < piece.end() && piece.offset < p.end();
         let state = match verifier {
             Some(verifier) => State::Unstable(verifier),
             None if self.sent.range(..number).any(|(_, p)| over(p)) => State::Stable,
-            None => {
-                self.sent.remove(&number);
-                return;
-            }
+            None => return self.forget(number),
         };
         if let Some(piece) = self.sent.get_mut(&number) {
             piece.state = state;
@@ -129,7 +186,7 @@ impl Content {
 
     /// The server refuses a piece. It is gone: the file has an error.
     pub fn failed(&mut self, number: u64) {
-        self.sent.remove(&number);
+        self.forget(number);
     }
 
     /// Data that was sent and not written waits again, below what was written here since.
@@ -150,7 +207,7 @@ impl Content {
 
     /// All data is gone: the file has an error.
     pub fn drop_all(&mut self) {
-        self.sent.clear();
+        self.take_sent();
         self.waiting.truncate(0);
     }
 
@@ -159,7 +216,7 @@ impl Content {
     pub fn committed(&mut self, verifier: Verifier) -> bool {
         let stable = |p: &Piece| matches!(p.state, State::Stable) || p.state == State::Unstable(verifier);
         let all = self.sent.values().all(stable);
-        let sent = std::mem::take(&mut self.sent);
+        let sent = self.take_sent();
         if !all {
             // Later pieces first: an earlier one lies below.
             sent.into_values().rev().for_each(|p| self.waiting.write_under(p.offset, &p.data));
@@ -183,7 +240,7 @@ impl Content {
             (from < to)
                 .then(|| (from, Bytes::copy_from_slice(&data[(from - at) as usize..(to - at) as usize])))
         };
-        sent.chain(self.waiting.iter()).filter_map(inside).collect()
+        sent.chain(self.waiting.within(offset, end)).filter_map(inside).collect()
     }
 
     /// Whether all bytes from `offset` to `end` are among those that wait.
@@ -194,7 +251,11 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::time::{Duration, Instant};
+
     use super::*;
+    use crate::limits::{PIECES_IN_FLIGHT, UNCOMMITTED_PIECES_MAX};
     use proptest::prelude::*;
 
     const SPACE: usize = 64;
@@ -251,6 +312,36 @@ mod tests {
         assert_eq!(content.take(), Some((1, 5, Bytes::from_static(b"cd"))));
     }
 
+    /// One-byte writes that do not touch each other, sent with as many in flight as a file has, and with a COMMIT behind so many.
+    #[test]
+    fn a_tiny_write_among_very_many_costs_as_much_as_among_few() {
+        let count = 200_000;
+        // Looking at all parts for each of them takes an hour.
+        let most = Duration::from_secs(60);
+        let begun = Instant::now();
+        let mut content = Content::default();
+        for n in 0..count {
+            content.write(2 * n, b"x");
+            assert_eq!(content.bytes(), (n + 1) * EXTENT_BYTES_MIN);
+        }
+        let (mut flying, mut commits) = (VecDeque::new(), 0u64);
+        while !content.is_empty() {
+            let may = content.sent_count() < UNCOMMITTED_PIECES_MAX && flying.len() < PIECES_IN_FLIGHT;
+            match if may { content.take() } else { None } {
+                Some((number, _, _)) => flying.push_back(number),
+                None => match flying.pop_front() {
+                    Some(number) => content.written(number, Some([0; 8])),
+                    None => {
+                        commits += 1;
+                        assert!(content.committed([0; 8]));
+                    }
+                },
+            }
+            assert!(content.bytes() <= count * EXTENT_BYTES_MIN && begun.elapsed() < most);
+        }
+        assert_eq!((content.bytes(), commits), (0, count.div_ceil(UNCOMMITTED_PIECES_MAX as u64)));
+    }
+
     proptest! {
         #[test]
         fn what_the_reader_sees_and_what_is_stable_at_last_is_what_was_written(ops in proptest::collection::vec(op(), 0..40)) {
@@ -293,6 +384,12 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(see(&content, &server), model);
+                let bytes = |flies: bool| {
+                    let sent = content.sent.values().filter(|p| flies || p.state != State::InFlight);
+                    sent.map(|p| p.data.len() as u64).sum::<u64>()
+                };
+                prop_assert_eq!((content.sent_bytes, content.uncommitted_bytes()), (bytes(true), bytes(false)));
+                prop_assert_eq!(content.flying.len(), flying.len());
             }
             // The end of a file: all is sent and committed, however often that takes.
             while !content.is_empty() {

@@ -110,13 +110,21 @@ impl Extents {
         self.extents.iter().map(|(at, data)| (*at, &data[..]))
     }
 
+    /// Those that begin at `offset` or behind.
+    pub fn from(&self, offset: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        self.extents.range(offset..).map(|(at, data)| (*at, &data[..]))
+    }
+
+    /// Those that have something between `offset` and `end`. The first may end before.
+    pub fn within(&self, offset: u64, end: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = self.extents.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
+        self.from(first).take_while(move |(at, _)| *at < end)
+    }
+
     /// Puts what is here into `out`, which begins at `offset`.
     pub fn read_over(&self, offset: u64, out: &mut [u8]) {
         let end = offset.saturating_add(out.len() as u64);
-        let first = self.extents.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
-        for (at, data) in self.extents.range(first..end) {
-            overlay(*at, data, offset, out);
-        }
+        self.within(offset, end).for_each(|(at, data)| overlay(at, data, offset, out));
     }
 
     /// Whether all bytes from `offset` to `end` are here.

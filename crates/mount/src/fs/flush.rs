@@ -14,12 +14,13 @@ use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::bugs::{Bug, bug};
+use crate::core::content::Content;
 use crate::core::file::Held;
 use crate::core::space::Needs;
 use crate::errno::Errno;
 use crate::limits::{
     FLUSHES_TOGETHER, HOLD_AGE, HOLD_LOOKED_EACH, PIECE_BYTES, PIECES_IN_FLIGHT, REWRITES_MAX,
-    UNCOMMITTED_BYTES_MAX,
+    UNCOMMITTED_BYTES_MAX, UNCOMMITTED_PIECES_MAX,
 };
 use crate::remote::{Also, Caller, Doubt, Fault, NewFile, patiently};
 use crate::tasks;
@@ -332,17 +333,19 @@ pub(super) fn pages(tree: &mut crate::core::tree::Tree<Open>, ino: Ino, before: 
 
 async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: bool) -> Result<(), Errno> {
     let handle = shared.server_handle(ino)?;
-    for _ in 0..=REWRITES_MAX {
+    // A program that goes on writing behind it is not waited for.
+    let end = if all { open.state.lock().content.end() } else { u64::MAX };
+    let is_due = |content: &Content| all || content.waiting_bytes() >= PIECE_BYTES as u64;
+    let mut rewrites = 0;
+    while rewrites <= REWRITES_MAX {
         let mut under_way = JoinSet::new();
         let mut failed = None;
-        // A program that goes on writing behind it is not waited for.
-        let end = if all { open.state.lock().content.end() } else { u64::MAX };
         loop {
             while under_way.len() < PIECES_IN_FLIGHT && failed.is_none() {
                 let piece = {
-                    let mut file = open.state.lock();
-                    let enough = all || file.content.waiting_bytes() >= PIECE_BYTES as u64;
-                    if enough { file.content.take_before(end) } else { None }
+                    let content = &mut open.state.lock().content;
+                    let may = content.sent_count() < UNCOMMITTED_PIECES_MAX;
+                    if may && is_due(content) { content.take_before(end) } else { None }
                 };
                 let Some((number, offset, data)) = piece else { break };
                 let (shared, handle, who) = (shared.clone(), handle.clone(), who.clone());
@@ -377,8 +380,11 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
         if let Some(e) = failed {
             return Err(e);
         }
-        let uncommitted = open.state.lock().content.uncommitted_bytes();
-        if !all && uncommitted < UNCOMMITTED_BYTES_MAX {
+        let (uncommitted, many) = {
+            let content = &open.state.lock().content;
+            (content.uncommitted_bytes(), content.sent_count() >= UNCOMMITTED_PIECES_MAX)
+        };
+        if !all && uncommitted < UNCOMMITTED_BYTES_MAX && !many {
             return Ok(());
         }
         if uncommitted == 0 {
@@ -396,9 +402,13 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
         pages(&mut tree, ino, None, attrs.change);
         tree.changed(ino, Some(attrs), now);
         let mut file = open.state.lock();
-        if file.content.committed(verifier) {
-            shared.charge(&mut file);
-            return Ok(());
+        let is_stable = file.content.committed(verifier);
+        shared.charge(&mut file);
+        match is_stable {
+            false => rewrites += 1,
+            // The others are sent now.
+            true if many && is_due(&file.content) && file.content.waits_before(end) => {}
+            true => return Ok(()),
         }
     }
     tracing::error!("{}: the server keeps losing what was written", shared.tree().path(ino));

@@ -200,6 +200,11 @@ impl Kernel {
         files::give_back(&self.shared, fh);
     }
 
+    /// Bytes of data on their way, as they are counted.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.shared.dirty_bytes()
+    }
+
     /// close(2): FLUSH, then RELEASE, for which the kernel does not wait.
     pub(crate) async fn close(&self, fh: u64) -> Result<(), Errno> {
         let handle = self.shared.handle(fh)?;

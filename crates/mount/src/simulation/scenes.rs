@@ -17,6 +17,7 @@ use crate::core::Ino;
 use crate::core::attrs::Set;
 use crate::errno::Errno;
 use crate::fs::kernel::Kernel;
+use crate::limits::{EXTENT_BYTES_MIN, UNCOMMITTED_PIECES_MAX};
 use crate::options::Options;
 use crate::remote::{Remote, Wire};
 
@@ -395,6 +396,25 @@ fn a_write_with_the_servers_answer_makes_no_old_pages_good() {
         }
         s.kernel.write_through(fh, 0, &data).await.unwrap();
         assert!(!s.kernel.trusts_pages(ino));
+    });
+}
+
+#[test]
+fn many_tiny_writes_are_counted_with_what_goes_with_them_and_committed_in_between() {
+    scene(false, 0, async |s| {
+        s.theirs("", "f");
+        let (ino, _) = s.kernel.lookup(TOP, &name("f")).await.unwrap().unwrap();
+        let fh = s.kernel.open(ino).await.unwrap();
+        let count = 3 * UNCOMMITTED_PIECES_MAX;
+        for n in 0..count {
+            s.kernel.write(fh, 10 * n as u64, b"x").await.unwrap();
+        }
+        assert!(s.kernel.dirty_bytes() >= count as u64 * EXTENT_BYTES_MIN);
+        s.kernel.fsync(fh).await.unwrap();
+        assert!(s.net.server.lock().commits >= 3);
+        let data = s.data("f").unwrap();
+        assert!((0..count).all(|n| data[10 * n] == b'x'));
+        assert_eq!(s.kernel.left_over(), None);
     });
 }
 

@@ -104,6 +104,7 @@ pub(crate) struct Server {
     pub(crate) verifier: u64,
     /// Files that were opened by their handle and are not closed.
     pub(crate) opens: u32,
+    pub(crate) commits: u64,
     looked: BTreeMap<Id, Vec<(Who, Duration)>>,
     recalled: BTreeMap<Id, Duration>,
     next: u64,
@@ -153,6 +154,7 @@ impl Server {
             up: Duration::ZERO,
             verifier: 1,
             opens: 0,
+            commits: 0,
             looked: BTreeMap::new(),
             recalled: BTreeMap::new(),
             next: 100,
@@ -508,6 +510,7 @@ impl Server {
                 Ok(ResBody::Write(WriteRes { count: args.data.len() as u32, committed, writeverf }))
             }
             ArgOp::Commit(_) => {
+                self.commits += 1;
                 let verifier = self.verifier.to_be_bytes();
                 match self.objects.get_mut(&current?).map(|o| &mut o.kind) {
                     Some(Kind::File { data, stable }) => *stable = data.clone(),
