@@ -182,7 +182,7 @@ impl Mounted {
 /// Makes everything stable that was written through the mount that has `dir`. Returns what was lost, one line each.
 ///
 /// # Errors
-/// `dir` is in no mount of ours, or cannot be reached.
+/// `dir` is in no mount of ours, or cannot be reached; the caller is neither root nor who runs the mount.
 pub fn sync(dir: &Path) -> io::Result<Vec<String>> {
     Ok(ask(dir, SYNC)?.lines().map(str::to_owned).collect())
 }
@@ -190,7 +190,7 @@ pub fn sync(dir: &Path) -> io::Result<Vec<String>> {
 /// The state of the mount that has `dir`.
 ///
 /// # Errors
-/// As [`sync`].
+/// `dir` is in no mount of ours, or cannot be reached.
 pub fn status(dir: &Path) -> io::Result<String> {
     ask(dir, STATUS)
 }
@@ -201,6 +201,10 @@ fn ask(dir: &Path, what: &str) -> io::Result<String> {
         Ok(len) => Ok(String::from_utf8_lossy(&answer[..len]).into_owned()),
         Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP) => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "not in a filesystem that landfast has mounted"))
+        }
+        Err(rustix::io::Errno::PERM) => {
+            let why = "only root and who runs the mount may ask for that";
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
         }
         Err(e) => Err(e.into()),
     }

@@ -140,3 +140,20 @@ fn read_or_lock(locks: bool) {
     assert!(done.status.success() && (locks || done.stdout == b"text"), "{done:?}");
     assert_eq!(at.unmount(), Vec::<String>::new());
 }
+
+#[test]
+fn only_root_and_who_mounts_get_the_list_of_what_was_lost() {
+    if !can_mount() || !has("python3") {
+        return;
+    }
+    let rig = Rig::new();
+    let at = rig.mount_with("4.2", "allow_other");
+    fs::set_permissions(rig.dest(), Permissions::from_mode(0o777)).unwrap();
+    let ask = |name: &str| format!("import os; print(len(os.getxattr('.', '{name}')))");
+    let all = |user, name: &str| run_as(&at, user, "python3", &["-c", &ask(name)]).output().unwrap();
+    let refused = all(BOB, "landfast.sync");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("PermissionError"), "{refused:?}");
+    assert!(all(BOB, "landfast.status").status.success());
+    assert!(all(0, "landfast.sync").status.success());
+    at.sync();
+}

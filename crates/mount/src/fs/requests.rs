@@ -505,7 +505,7 @@ impl Filesystem for Mount {
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = named!(name, reply);
-        if let Some(e) = xattrs::from_memory(&self.shared, &name) {
+        if let Some(e) = xattrs::from_memory(&self.shared, req.uid(), &name) {
             return reply.error(errno(e));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));

@@ -26,8 +26,16 @@ fn of_users(shared: &Shared, name: &[u8]) -> Result<Bytes, Errno> {
     }
 }
 
-/// What needs no request: what the kernel itself asks for, and what this version of NFS does not have.
-pub(super) fn from_memory(shared: &Shared, name: &[u8]) -> Option<Errno> {
+/// Whether a user may ask for [`SYNC`]: root, and who runs the mount. The answer names paths that others may not see, and names them once.
+fn may_sync(uid: u32) -> bool {
+    uid == 0 || uid == nix::unistd::geteuid().as_raw()
+}
+
+/// What needs no request: what the kernel itself asks for, and what this version of NFS, or the user, does not have.
+pub(super) fn from_memory(shared: &Shared, uid: u32, name: &[u8]) -> Option<Errno> {
+    if name == SYNC.as_bytes() && !may_sync(uid) {
+        return Some(Errno(libc::EPERM));
+    }
     let own = [SYNC.as_bytes(), STATUS.as_bytes()].contains(&name);
     match own {
         true => None,
