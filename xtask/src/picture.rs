@@ -11,6 +11,7 @@ struct Report {
     log_flush_ms: f64,
     rtt_ms: f64,
     rows: Vec<Row>,
+    doubts: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +62,13 @@ pub fn of_demo(json: &str) -> Result<String, String> {
             "Red (*) is not durable"
         },
     );
+    if !report.doubts.is_empty() {
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            svg,
+            "<text x=\"{WIDTH}\" y=\"18\" text-anchor=\"end\" class=\"risk\">The machine was disturbed: times are rough</text>"
+        );
+    }
     for (n, row) in report.rows.iter().enumerate() {
         let y = TOP + ROW * n as f64;
         let class = match (row.name.as_str(), row.durable) {
@@ -92,6 +100,7 @@ fn title(name: &str, durable: bool) -> String {
     let what = match name {
         "local" => "tar -x and sync on the disk itself",
         "ganesha-xfs" => "one at a time, nfs-ganesha, XFS wsync",
+        "ganesha-xfs-untar" => "landfast untar, nfs-ganesha, XFS wsync",
         "ganesha-xfs-untar" => "landfast untar, nfs-ganesha, XFS wsync",
         "ganesha-ext4" => "one at a time, nfs-ganesha, ext4",
         "sync" => "one at a time, Landfast without its log",
@@ -141,6 +150,21 @@ mod tests {
             svg == include_str!("../../docs/demo.svg"),
             "docs/demo.svg: draw it again with `cargo xtask docs`"
         );
+    }
+
+    #[test]
+    fn a_disturbed_run_is_drawn_with_a_mark() {
+        let mut report: serde_json::Value =
+            serde_json::from_str(include_str!("../../docs/demo.json")).expect("JSON");
+        let mark = |report: &serde_json::Value| {
+            super::of_demo(&report.to_string())
+                .expect("the demo's report")
+                .contains("The machine was disturbed")
+        };
+        report["doubts"] = serde_json::json!([]);
+        assert!(!mark(&report));
+        report["doubts"] = serde_json::json!(["other work"]);
+        assert!(mark(&report));
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! | `mount_checks` | `landfast mount` on any server, seen by a second mount |
 //! | `mount_cuts` | cuts while programs work on `landfast mount`: what is there afterwards |
 //! | `capture` | what passes over a connection, as the frames of many clients |
+//! | `busy` | other work of the machine meanwhile |
 //! | `place` | the work of two experiments on any server, or on a mount of another client's |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `machine` | precise waiting; root, scratch directories |
@@ -32,6 +33,7 @@
 
 #![deny(unsafe_code)]
 
+mod busy;
 pub mod capture;
 pub mod child;
 pub mod clock;

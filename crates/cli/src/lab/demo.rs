@@ -129,6 +129,9 @@ fn explained(r: &DemoReport) -> Vec<String> {
          system calls {:.3} ms a file, all measured in this run.",
         r.terms.rtt_ms, r.terms.log_write_ms, r.terms.data_write_ms, r.terms.syscalls_ms
     ));
+    if !r.doubts.is_empty() {
+        lines.push(format!("This run was disturbed, its times are rough: {}.", r.doubts.join("; ")));
+    }
     lines.extend(r.notes.iter().cloned());
     if r.emulation == Emulation::Injected {
         lines.push("run it as root, with FUSE and loop devices, to count flushes at emulated disks".into());
@@ -272,7 +275,7 @@ mod tests {
             "flush_ms": 10.0, "log_flush_ms": 0.05, "rtt_ms": 0.2, "emulation": "disk",
             "notes": [packages::how_to_get(&["nfs-ganesha", "nfs-ganesha-vfs", "libnfs-utils", "xfsprogs"])],
             "terms": {"rtt_ms": 0.212, "log_write_ms": 0.171, "data_write_ms": 10.354, "syscalls_ms": 0.041},
-            "rows": [], "total_s": 61.5,
+            "rows": [], "doubts": ["other work took 1.50 of this machine's 2 processors"], "total_s": 61.5,
             "verified": {"members": 1, "bytes": 1, "differences": 0, "shown": [], "after_power_cut": true},
         });
         let mut report: DemoReport = serde_json::from_value(json).expect("a report");
@@ -330,6 +333,15 @@ mod tests {
                 .any(|l| l.starts_with("Not the whole archive") && l.ends_with(": nfs-ganesha, XFS wsync.")),
             "{lines:#?}"
         );
+    }
+
+    #[test]
+    fn a_disturbed_run_says_so_below_the_table() {
+        let mut report = report();
+        let disturbed = |r: &DemoReport| explained(r).iter().any(|l| l.starts_with("This run was disturbed"));
+        assert!(disturbed(&report));
+        report.doubts.clear();
+        assert!(!disturbed(&report));
     }
 
     #[test]

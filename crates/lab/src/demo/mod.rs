@@ -15,6 +15,7 @@ mod rows;
 pub use lost::Lost;
 pub use report::{DemoOptions, DemoReport, Emulation, Headline, Progress, Row, Verified};
 
+use crate::busy::{self, Watch};
 use crate::error::Result;
 use archive::Archive;
 
@@ -24,10 +25,12 @@ pub fn run(options: &DemoOptions, progress: &mut (dyn FnMut(Progress) + Send)) -
     progress(Progress::Doing("preparing the archive".into()));
     let archive = Archive::prepare(options.archive.as_deref(), scratch.path())?;
     crate::sys::settle();
+    let watch = Watch::begin();
     let mut report = match crate::rig::possible() {
         Ok(()) => crate::namespace::run_private(|| rows::run(options, &archive, scratch.path(), progress))??,
         Err(why) => injected::run(options, &archive, scratch.path(), &why.to_string(), progress)?,
     };
+    report.doubt(watch.others(), busy::processors());
     report.total_s = start.elapsed().as_secs_f64();
     Ok(report)
 }

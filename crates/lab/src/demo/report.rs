@@ -2,6 +2,7 @@
 
 use super::archive::Archive;
 use super::lost::Lost;
+use crate::busy;
 use crate::error::Result;
 use crate::measure::{Terms, Untarred};
 use serde::{Deserialize, Serialize};
@@ -106,8 +107,19 @@ pub struct DemoReport {
     pub terms: Terms,
     pub rows: Vec<Row>,
     pub verified: Verified,
+    /// Why the times of this run are to be doubted; its counts are exact all the same.
+    pub doubts: Vec<String>,
     pub total_s: f64,
 }
+
+/// A term above so many times what was asked for, and [`TERM_MORE_MS`], was disturbed.
+const TERM_TIMES: f64 = 2.0;
+
+/// What a term may take more than was asked for, in milliseconds: the way to an emulated device and back.
+const TERM_MORE_MS: f64 = 0.2;
+
+/// A row above so many times its limit shows that the limit's terms were disturbed.
+const LIMIT_TIMES: f64 = 1.25;
 
 impl DemoReport {
     pub(super) fn new(
@@ -129,7 +141,32 @@ impl DemoReport {
             terms,
             rows: Vec::new(),
             verified: Verified::default(),
+            doubts: Vec::new(),
             total_s: 0.0,
+        }
+    }
+
+    /// Looks for signs that the machine was disturbed. `others`: how many of its `processors` had other work on average.
+    pub(super) fn doubt(&mut self, others: Option<f64>, processors: u64) {
+        if let Some(others) = others.filter(|others| busy::was_busy(*others, processors)) {
+            self.doubts
+                .push(format!("other work took {others:.2} of this machine's {processors} processors"));
+        }
+        let terms = [
+            ("a round trip", self.terms.rtt_ms, self.rtt_ms),
+            ("a durable write to the log", self.terms.log_write_ms, self.log_flush_ms),
+            ("a durable write to the disk", self.terms.data_write_ms, self.flush_ms),
+        ];
+        for (what, took, asked) in terms {
+            if took > asked * TERM_TIMES + TERM_MORE_MS {
+                self.doubts.push(format!("{what} took {took:.2} ms by itself, {asked} ms were asked for"));
+            }
+        }
+        let above = |row: &&Row| row.files_per_s > row.limit_files_per_s * LIMIT_TIMES;
+        for row in self.rows.iter().filter(above) {
+            let times = row.files_per_s / row.limit_files_per_s.max(1e-9);
+            self.doubts
+                .push(format!("row {} made {times:.1} times as many files a second as its limit", row.name));
         }
     }
 
@@ -279,8 +316,30 @@ mod tests {
             terms: Terms::default(),
             rows: rows.collect(),
             verified: Verified::default(),
+            doubts: Vec::new(),
             total_s: 0.0,
         }
+    }
+
+    #[test]
+    fn a_disturbed_run_is_doubted_and_says_why() {
+        let doubts = |others, terms, limit| {
+            let mut report = report(&[("log", true, 100.0, 0)]);
+            (report.flush_ms, report.log_flush_ms, report.rtt_ms) = (10.0, 0.05, 0.2);
+            report.terms = terms;
+            report.rows[0].limit_files_per_s = limit;
+            report.doubt(others, 2);
+            report.doubts
+        };
+        let calm = Terms { rtt_ms: 0.21, log_write_ms: 0.13, data_write_ms: 10.4, syscalls_ms: 0.03 };
+        assert_eq!(doubts(Some(0.1), calm, 150.0), Vec::<String>::new());
+        assert_eq!(doubts(None, calm, 150.0), Vec::<String>::new());
+        let busy = "other work took 1.50 of this machine's 2 processors";
+        assert_eq!(doubts(Some(1.5), calm, 150.0), [busy]);
+        let slow = "a durable write to the log took 5.14 ms by itself, 0.05 ms were asked for";
+        assert_eq!(doubts(None, Terms { log_write_ms: 5.14, ..calm }, 150.0), [slow]);
+        let above = "row log made 4.0 times as many files a second as its limit";
+        assert_eq!(doubts(None, calm, 25.0), [above]);
     }
 
     #[test]

@@ -232,13 +232,10 @@ pub struct Kept {
     pub found: Found,
 }
 
-/// The part of the processors with other work from which on a machine was busy: times of such a row say little.
-pub const BUSY_SHARE: f64 = 0.15;
-
 impl Kept {
     /// Whether the machine had so much other work that the row's times say little.
     pub fn was_busy(&self) -> bool {
-        self.others.is_some_and(|others| others > BUSY_SHARE * self.machine.processors.max(1) as f64)
+        self.others.is_some_and(|others| crate::busy::was_busy(others, self.machine.processors))
     }
 
     pub fn holds(&self) -> bool {

@@ -75,7 +75,7 @@ pub fn machine() -> Machine {
     Machine {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         processor: value(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
-        processors: std::thread::available_parallelism().map_or(0, |n| n.get() as u64),
+        processors: crate::busy::processors(),
         memory_bytes: kib.unwrap_or(0) << 10,
     }
 }

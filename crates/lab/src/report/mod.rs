@@ -6,7 +6,6 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `busy` | other work of the machine meanwhile |
 //! | `content` | what a row has found, as it is kept |
 //! | `plan` | what a row is given |
 //! | `keep` | the files of kept rows |
@@ -15,7 +14,6 @@
 //! | `claims` | the claims that many rows have |
 //! | `rows` | the rows |
 
-mod busy;
 mod claims;
 pub mod content;
 mod guests;
@@ -139,7 +137,7 @@ fn measure(row: &Row, options: &Options, program: &str, plan: &mut Plan<'_>) -> 
     plan.step("waiting until the machine's own disks have what was written before")?;
     crate::sys::settle();
     let start = Instant::now();
-    let watch = busy::Watch::begin();
+    let watch = crate::busy::Watch::begin();
     let found = crate::namespace::run_private(|| (row.run)(plan))??;
     let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Kept {

@@ -1,7 +1,20 @@
-//! How much other work the machine had while a row was measured.
+//! How much other work the machine had while something was measured.
 
 use crate::sys;
 use std::time::{Duration, Instant};
+
+/// The part of the processors with other work from which on a machine was busy: times that were measured meanwhile say little.
+const BUSY_SHARE: f64 = 0.15;
+
+/// Whether a machine of so many processors was busy if so many of them had other work.
+pub fn was_busy(others: f64, processors: u64) -> bool {
+    others > BUSY_SHARE * processors.max(1) as f64
+}
+
+/// The processors that may be used; 0: the kernel does not tell.
+pub fn processors() -> u64 {
+    std::thread::available_parallelism().map_or(0, |n| n.get() as u64)
+}
 
 /// Watches the processors from its beginning on.
 #[derive(Debug)]
