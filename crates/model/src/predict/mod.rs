@@ -233,12 +233,13 @@ impl Plan {
                 // A bandwidth that was never reached bounds nothing, unless the new link is that narrow. Then it is
                 // the way of most bytes that it narrows.
                 let Terms { upload_bytes_per_s: up, download_bytes_per_s: down, .. } = &mut self.terms;
-                let (is_up, is_down) = match (up.is_some(), down.is_some()) {
+                let known = (up.is_some() && self.bytes > 0.0, down.is_some() && self.bytes_down > 0.0);
+                let (is_up, is_down) = match known {
                     (false, false) => (self.bytes >= self.bytes_down, self.bytes < self.bytes_down),
                     known => known,
                 };
-                *up = is_up.then_some(bytes_per_s);
-                *down = is_down.then_some(bytes_per_s);
+                *up = if is_up { Some(bytes_per_s) } else { *up };
+                *down = if is_down { Some(bytes_per_s) } else { *down };
             }
             Change::Server { times } => self.terms.server_s /= times,
             Change::Streams { streams } => self.streams = self.streams.max(streams as f64),

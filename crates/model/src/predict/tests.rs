@@ -215,6 +215,8 @@ fn a_faster_link_and_a_faster_server_change_their_terms() {
     near(predict(&narrow, &read, &[]).unwrap().now.shares.bandwidth, 0.0);
     near(one(&narrow_down, &read, Change::Link { bytes_per_s: 4e6 }), 60.0 * 5.05e-3 + 0.25);
     near(one(&terms(), &read, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
+    // Terms of work that read say nothing of the way up, but a narrow link bounds an extraction all the same.
+    near(one(&narrow_down, &seen, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
     near(one(&terms(), &v3, Change::Server { times: 2.0 }), 6000.0 * 1.025e-3 + 6000.0 * 4e-3);
     let p = predict(&narrow, &v3, &[Change::Link { bytes_per_s: 12.5e6 }, Change::Server { times: 2.0 }])
         .unwrap();
