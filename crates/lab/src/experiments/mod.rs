@@ -206,7 +206,7 @@ pub const ALL: [Experiment; 34] = [
     },
     Experiment {
         name: "log-throughput",
-        about: "the log by itself: one writer against the device's own O_DSYNC, and 64 writers against one",
+        about: "the log by itself: one writer against the device's own durable write, and 64 writers against one",
         run: log_throughput::run,
     },
     Experiment {
