@@ -10,7 +10,7 @@ use landfast_lab::{child, namespace};
 use landfast_model::{Bound, Device};
 use landfast_probe::ask::Operation;
 use landfast_probe::findings::RemarkKind;
-use landfast_probe::run::Progress;
+use landfast_probe::progress::Progress;
 use landfast_probe::{Options, Report};
 use std::net::SocketAddr;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@
 //! | [`search`] | finds the largest COMPOUND by trying |
 //! | [`offers`], [`delegations`], [`delegations40`] | versions, TLS, delegations; those of version 4.0 need a port for callbacks |
 //! | [`place`] | the probe's own directory, and its removal |
+//! | [`progress`] | whom a run tells what it is doing |
 //! | [`run`](mod@run) | the whole run, step by step |
 //! | [`report`] | what is printed |
 //! | [`limits`] | every number that bounds the load on a server |
@@ -37,6 +38,7 @@ pub mod findings;
 pub mod limits;
 pub mod offers;
 pub mod place;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod search;

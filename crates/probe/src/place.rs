@@ -4,7 +4,7 @@ use crate::ask::{Ask, Calls};
 use crate::burst::{Until, burst, is_later};
 use crate::error::{Error, Result};
 use crate::limits::{LATER_PATIENCE, LATER_PAUSE, NAMES_MAX, REMOVED_AT_ONCE};
-use crate::run::Progress;
+use crate::progress::Progress;
 use crate::{v3, v4};
 use landfast_verify::Target;
 use landfast_verify::blocking::nfs::{Fh, Nfs, patiently};

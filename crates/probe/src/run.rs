@@ -12,6 +12,7 @@ use crate::limits::{
 };
 use crate::offers;
 use crate::place::{Place, connect, connect_time};
+use crate::progress::Progress;
 use crate::report::{Bandwidth, Found, Latency, Rate, Report, Tls};
 use crate::search::{self, Operations};
 use crate::times::Times;
@@ -35,12 +36,6 @@ impl Default for Options {
     fn default() -> Self {
         Options { count: COUNT, time: Duration::from_secs_f64(SECONDS) }
     }
-}
-
-pub trait Progress {
-    fn doing(&self, what: &str);
-    /// Something that a user must know, whatever the result of the run.
-    fn notice(&self, what: &str);
 }
 
 /// Measures the server of a URL. Fails if nothing can be measured, or after a signal. Even then the probe's directory

@@ -8,7 +8,7 @@ use crate::progress::spinner;
 use crate::signals::stop_on_signals;
 use args::ProbeArgs;
 use indicatif::ProgressBar;
-use landfast_probe::run::Progress;
+use landfast_probe::progress::Progress;
 use landfast_probe::{Error, Options};
 use landfast_verify::Target;
 use std::sync::Arc;
