@@ -1,13 +1,14 @@
 //! Derive macros for the XDR traits.
 //!
 //! A struct is its fields in order (RFC 4506 section 4.14). An enum is a discriminated union (section 4.15): each
-//! variant names its discriminant with `#[xdr(tag = EXPR)]`, where `EXPR` is a constant `u32`.
+//! variant names its discriminant with `#[xdr(tag = EXPR)]`, where `EXPR` is a constant `u32`. A field may bound the
+//! length of its opaque data or array with `#[xdr(max = EXPR)]`, where `EXPR` is a constant `usize`.
 
 #![forbid(unsafe_code)]
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, Expr, Fields, Ident, Variant, parse_macro_input};
+use syn::{Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Ident, Variant, parse_macro_input};
 
 /// Derives `landfast_xdr::Encode`.
 #[proc_macro_derive(Encode, attributes(xdr))]
@@ -23,18 +24,37 @@ pub fn derive_decode(input: proc_macro::TokenStream) -> proc_macro::TokenStream 
     decode(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-fn tag(variant: &Variant) -> Result<Expr, Error> {
-    let mut tag = None;
-    for attr in variant.attrs.iter().filter(|a| a.path().is_ident("xdr")) {
+/// The value of `#[xdr(key = EXPR)]`, if it is there.
+fn value(attrs: &[Attribute], key: &str) -> Result<Option<Expr>, Error> {
+    let mut value = None;
+    for attr in attrs.iter().filter(|a| a.path().is_ident("xdr")) {
         attr.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("tag") {
-                return Err(meta.error("expected `tag = EXPR`"));
+            if !meta.path.is_ident(key) {
+                return Err(meta.error(format!("expected `{key} = EXPR`")));
             }
-            tag = Some(meta.value()?.parse::<Expr>()?);
+            value = Some(meta.value()?.parse::<Expr>()?);
             Ok(())
         })?;
     }
-    tag.ok_or_else(|| Error::new_spanned(variant, "this variant needs #[xdr(tag = EXPR)]"))
+    Ok(value)
+}
+
+fn tag(variant: &Variant) -> Result<Expr, Error> {
+    value(&variant.attrs, "tag")?
+        .ok_or_else(|| Error::new_spanned(variant, "this variant needs #[xdr(tag = EXPR)]"))
+}
+
+/// The expressions that decode these fields.
+fn decoded(fields: &Fields) -> Result<Vec<TokenStream>, Error> {
+    let one = |field: &Field| {
+        Ok(match value(&field.attrs, "max")? {
+            Some(max) => {
+                quote!(::landfast_xdr::DecodeAtMost::decode_at_most(r, { const MAX: usize = #max; MAX })?)
+            }
+            None => quote!(::landfast_xdr::Decode::decode(r)?),
+        })
+    };
+    fields.iter().map(one).collect()
 }
 
 /// The names that a pattern binds a variant's fields to, and the pattern.
@@ -89,15 +109,17 @@ fn decode(input: &DeriveInput) -> Result<TokenStream, Error> {
     let body = match &input.data {
         Data::Struct(s) => {
             let members = s.fields.members();
-            quote!(Ok(Self { #(#members: ::landfast_xdr::Decode::decode(r)?),* }))
+            let decoded = decoded(&s.fields)?;
+            quote!(Ok(Self { #(#members: #decoded),* }))
         }
         Data::Enum(e) => {
             let mut arms = Vec::new();
             for v in &e.variants {
                 let tag = tag(v)?;
                 let (ids, pattern) = pattern(v);
+                let decoded = decoded(&v.fields)?;
                 arms.push(quote!(x if x == { const TAG: u32 = #tag; TAG } => {
-                    #(let #ids = ::landfast_xdr::Decode::decode(r)?;)*
+                    #(let #ids = #decoded;)*
                     Ok(#pattern)
                 }));
             }

@@ -1,6 +1,6 @@
 //! The traits for primitive types, opaque data, arrays and optional data.
 
-use crate::{BufMut, Bytes, BytesMut, Decode, Encode, Error, Reader, padding};
+use crate::{BufMut, Bytes, BytesMut, Decode, DecodeAtMost, Encode, Error, Reader, padding};
 
 /// Appends variable-length opaque data: length, bytes, padding (RFC 4506 section 4.10).
 #[inline]
@@ -148,7 +148,23 @@ impl<T: Encode> Encode for Vec<T> {
 impl<T: Decode> Decode for Vec<T> {
     #[inline]
     fn decode(r: &mut Reader) -> Result<Self, Error> {
+        Vec::decode_at_most(r, usize::MAX)
+    }
+}
+
+impl DecodeAtMost for Bytes {
+    #[inline]
+    fn decode_at_most(r: &mut Reader, max: usize) -> Result<Self, Error> {
+        r.opaque(max)
+    }
+}
+
+impl<T: Decode> DecodeAtMost for Vec<T> {
+    fn decode_at_most(r: &mut Reader, max: usize) -> Result<Self, Error> {
         let n = r.count()?;
+        if n > max {
+            return Err(Error::TooLong { len: n, max });
+        }
         // An element in memory may be larger than on the wire: grow with what is really there.
         let mut items = Vec::with_capacity(n.min(64));
         for _ in 0..n {

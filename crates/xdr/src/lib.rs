@@ -3,10 +3,11 @@
 //! [`Encode`] writes into a [`BytesMut`]; [`Decode`] reads from a [`Reader`] over [`Bytes`]. So a variable-length
 //! opaque (the data of a WRITE) is a slice of the received record, not a copy. Both are derived for structs (fields in
 //! order) and for enums (`#[xdr(tag = N)]` on each variant: a discriminated union, or an enumeration when no variant
-//! carries data).
+//! carries data). `#[xdr(max = N)]` on a field bounds a variable-length opaque or array.
 //!
-//! Invariants: decoding never panics. It never allocates more than a small multiple of the bytes that are really there,
-//! whatever lengths the input announces.
+//! Invariants: decoding never panics. Whatever lengths the input announces, it never allocates more than a multiple of the
+//! bytes that are really there: an element of an array may take four bytes on the wire and some dozens in memory. What
+//! comes from strangers bounds such arrays.
 
 #![cfg_attr(
     not(test),
@@ -58,6 +59,15 @@ pub trait Decode: Sized {
             n => Err(Error::Trailing(n)),
         }
     }
+}
+
+/// Data of variable length whose length a field bounds with `#[xdr(max = N)]` (RFC 4506 sections 4.10 to 4.13).
+pub trait DecodeAtMost: Decode {
+    /// Takes at most `max` bytes or elements from the front of `r`.
+    ///
+    /// # Errors
+    /// As [`Decode::decode`], and [`Error::TooLong`].
+    fn decode_at_most(r: &mut Reader, max: usize) -> Result<Self, Error>;
 }
 
 /// The bytes of padding that follow `len` bytes of opaque data (RFC 4506 section 4.10).

@@ -72,6 +72,14 @@ impl Reader {
         self.fixed(len)
     }
 
+    /// [`Reader::opaque`] in memory of its own: for what is kept for longer than the record.
+    ///
+    /// # Errors
+    /// As [`Reader::opaque`].
+    pub fn opaque_copied(&mut self, max: usize) -> Result<Bytes, Error> {
+        self.opaque(max).map(|data| Bytes::copy_from_slice(&data))
+    }
+
     /// The count of a variable-length array (RFC 4506 section 4.13). [`Error::Short`] when the remaining bytes cannot
     /// hold so many elements: each takes at least four.
     pub fn count(&mut self) -> Result<usize, Error> {

@@ -44,6 +44,44 @@ fn a_count_of_four_billion_allocates_nothing() {
     assert!(matches!(r, Err(Error::Short(_))));
 }
 
+#[derive(Debug, PartialEq, Encode, Decode)]
+struct Bounded {
+    #[xdr(max = 3)]
+    name: Bytes,
+    #[xdr(max = 2)]
+    list: Vec<Choice>,
+}
+
+#[derive(Debug, PartialEq, Encode, Decode)]
+enum Either {
+    #[xdr(tag = 1)]
+    Few(#[xdr(max = 2)] Vec<u32>),
+}
+
+#[test]
+fn rfc4506_4_13_what_is_longer_than_its_field_allows_is_refused() {
+    let value = |name, elements| {
+        let list = vec![Choice::Seven; elements];
+        Bounded { name: Bytes::from(vec![b'a'; name]), list }
+    };
+    let decode = |value: Bounded| Bounded::from_bytes(value.to_bytes());
+    assert_eq!(decode(value(3, 2)), Ok(value(3, 2)));
+    assert_eq!(decode(value(4, 2)), Err(Error::TooLong { len: 4, max: 3 }));
+    assert_eq!(decode(value(3, 3)), Err(Error::TooLong { len: 3, max: 2 }));
+    assert_eq!(
+        Either::from_bytes(Either::Few(vec![0; 3]).to_bytes()),
+        Err(Error::TooLong { len: 3, max: 2 })
+    );
+}
+
+#[test]
+fn copied_opaque_has_memory_of_its_own() {
+    let record = Bytes::from(vec![7; 64]).to_bytes();
+    let copy = Reader::new(record.clone()).opaque_copied(64).expect("opaque data");
+    assert_eq!(copy, record[4..]);
+    assert!(!record.as_ptr_range().contains(&copy.as_ptr()));
+}
+
 #[test]
 fn opaque_shares_the_records_memory() {
     let record = Pair { left: 0, data: Bytes::from(vec![7; 64]) }.to_bytes();

@@ -6,6 +6,7 @@
 use super::OpNum;
 use super::attr::{Bitmap, Fattr};
 use super::data::{CloneArgs, CopyArgs, IoAdviseArgs, RangeArgs, SeekArgs};
+use super::limits;
 use super::types::{
     ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, NfsTime, Opaque1024, SessionId, SpecData,
     StableHow, StateOwner, Stateid, Verifier,
@@ -17,6 +18,7 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct BackchannelCtlArgs {
     pub cb_program: u32,
+    #[xdr(max = limits::SEC_PARMS_MAX)]
     pub sec_parms: Vec<CallbackSecParms>,
 }
 
@@ -40,10 +42,12 @@ pub enum CallbackSecParms {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AuthSysParms {
     pub stamp: u32,
+    #[xdr(max = limits::MACHINE_NAME_MAX)]
     pub machine_name: Bytes,
     pub uid: u32,
     pub gid: u32,
-    /// Other groups, at most 16.
+    /// Other groups.
+    #[xdr(max = limits::AUTH_SYS_GIDS_MAX)]
     pub gids: Vec<u32>,
 }
 
@@ -64,7 +68,7 @@ pub struct ExchangeIdArgs {
     /// `EXCHGID4_FLAG_*`.
     pub flags: u32,
     pub state_protect: StateProtectArgs,
-    /// At most one element.
+    #[xdr(max = limits::IMPL_IDS_MAX)]
     pub client_impl_id: Vec<ImplId>,
 }
 
@@ -78,7 +82,9 @@ pub enum StateProtectArgs {
     #[xdr(tag = 2)]
     Ssv {
         ops: StateProtectOps,
+        #[xdr(max = limits::SSV_ALGORITHMS_MAX)]
         hash_algs: Vec<Bytes>,
+        #[xdr(max = limits::SSV_ALGORITHMS_MAX)]
         encr_algs: Vec<Bytes>,
         /// Secrets to remember.
         window: u32,
@@ -107,6 +113,7 @@ pub struct CreateSessionArgs {
     /// What the client would like, server to client.
     pub back_chan_attrs: ChannelAttrs,
     pub cb_program: u32,
+    #[xdr(max = limits::SEC_PARMS_MAX)]
     pub sec_parms: Vec<CallbackSecParms>,
 }
 

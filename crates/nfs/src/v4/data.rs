@@ -2,6 +2,7 @@
 
 use super::NfsStat;
 use super::attr::Bitmap;
+use super::limits;
 use super::types::{StableHow, Stateid, Verifier};
 use super::v40::ClientAddr;
 use landfast_xdr::{Bytes, Decode, Encode};
@@ -94,6 +95,7 @@ pub struct CopyArgs {
     /// The reply has to wait for the end.
     pub synchronous: bool,
     /// The server that the source is on; none for this one.
+    #[xdr(max = limits::SOURCE_SERVERS_MAX)]
     pub source_server: Vec<NetLoc>,
 }
 

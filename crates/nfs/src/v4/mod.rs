@@ -6,11 +6,14 @@ pub mod callback;
 pub mod compound;
 pub mod data;
 pub mod flags;
+pub mod limits;
 pub mod op;
 pub mod res;
 pub mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_requests;
 pub mod types;
 pub mod v40;
 pub mod valid;

@@ -1,5 +1,6 @@
 //! The basic types that operations share (RFC 8881 section 3).
 
+use super::limits;
 use crate::common::opaque;
 pub use crate::common::{SpecData, StableHow, Verifier};
 use landfast_xdr::{Bytes, Decode, Encode, Error, Reader};
@@ -150,7 +151,8 @@ pub struct ChannelAttrs {
     /// Operations in one COMPOUND, SEQUENCE included.
     pub max_operations: u32,
     pub max_requests: u32,
-    /// At most one element; not used over TCP.
+    /// Not used over TCP.
+    #[xdr(max = limits::RDMA_IRDS_MAX)]
     pub rdma_ird: Vec<u32>,
 }
 

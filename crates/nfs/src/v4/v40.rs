@@ -1,8 +1,9 @@
 //! What only NFSv4.0 has on the wire (RFC 7530, RFC 7531): client IDs without sessions, OPEN_CONFIRM,
 //! RELEASE_LOCKOWNER.
 
+use super::limits;
 use super::types::{Opaque1024, Stateid, Verifier};
-use landfast_xdr::{Bytes, Decode, Encode};
+use landfast_xdr::{Bytes, Decode, Encode, Error, Reader};
 
 /// The program number by which servers call back: one of those that anybody may use (RFC 5531 section 8.3).
 pub const CALLBACKS: u32 = 0x4000_0000;
@@ -15,13 +16,20 @@ pub struct NfsClientId {
     pub id: Opaque1024,
 }
 
-/// `clientaddr4` (RFC 7530 section 2.2.10).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+/// `clientaddr4` (RFC 7530 section 2.2.10). Decoded, it has memory of its own: it is kept as long as its client.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode)]
 pub struct ClientAddr {
     /// `tcp`, `tcp6` and the like.
     pub netid: Bytes,
     /// A universal address (RFC 5665).
     pub addr: Bytes,
+}
+
+impl Decode for ClientAddr {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let netid = r.opaque_copied(limits::NETID_MAX)?;
+        Ok(ClientAddr { netid, addr: r.opaque_copied(limits::UNIVERSAL_ADDRESS_MAX)? })
+    }
 }
 
 /// `cb_client4`: where callbacks would go (RFC 7530 section 2.2.11).
@@ -74,7 +82,6 @@ mod tests {
     use super::super::res::{ResBody, ResOp};
     use super::super::{CompoundArgs, NfsStat, OpNum};
     use super::*;
-    use landfast_xdr::Reader;
 
     #[test]
     fn rfc7531_the_operations_of_4_0_round_trip() {

@@ -102,6 +102,8 @@ mod tests_grants;
 #[cfg(test)]
 mod tests_identity;
 #[cfg(test)]
+mod tests_notes;
+#[cfg(test)]
 mod tests_recall_any;
 #[cfg(test)]
 mod tests_reclaims;

@@ -106,10 +106,6 @@ impl Context<'_> {
 
     /// EXCHANGE_ID (RFC 8881 section 18.35).
     pub(super) fn exchange_id(&mut self, a: &ExchangeIdArgs) -> OpResult {
-        // An array of at most one element.
-        if a.client_impl_id.len() > 1 {
-            return Err(NfsStat::NFS4ERR_BADXDR.into());
-        }
         let known =
             if self.minor >= 2 { EXCHANGE_FLAGS | EXCHGID4_FLAG_SUPP_FENCE_OPS } else { EXCHANGE_FLAGS };
         if a.flags & !known != 0 {
@@ -161,10 +157,6 @@ impl Context<'_> {
 
     /// CREATE_SESSION (RFC 8881 section 18.36).
     pub(super) fn create_session(&mut self, a: &CreateSessionArgs) -> OpResult {
-        // Arrays of at most one element.
-        if a.fore_chan_attrs.rdma_ird.len() > 1 || a.back_chan_attrs.rdma_ird.len() > 1 {
-            return Err(NfsStat::NFS4ERR_BADXDR.into());
-        }
         if a.flags & !CREATE_FLAGS != 0 {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }

@@ -321,6 +321,34 @@ async fn rfc8881_18_36_callback_security_of_every_kind() {
     assert_eq!(alone.status, NfsStat::NFS4ERR_OP_NOT_IN_SESSION);
 }
 
+/// The server keeps what it is told here, and writes it into its log.
+#[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc5531_appendix_a_the_limits_of_auth_sys_hold_for_callback_security_too() {
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    let sys = |name: usize, gids: usize| {
+        vec![CallbackSecParms::Sys(AuthSysParms {
+            stamp: 5,
+            machine_name: Bytes::from(vec![b'm'; name]),
+            uid: 7,
+            gid: 11,
+            gids: vec![13; gids],
+        })]
+    };
+    let ex = exchange(&c.raw, exchange_args(b"other", 1)).await.expect("new");
+    let create = |sec_parms| CreateSessionArgs { sec_parms, ..session_args(ex.clientid, ex.sequenceid) };
+    let ctl = |sec_parms| ArgOp::BackchannelCtl(BackchannelCtlArgs { cb_program: 0x4000_0001, sec_parms });
+    for (name, gids) in [(256, 0), (0, 17), (4 << 10, 0)] {
+        let refused = session(&c.raw, create(sys(name, gids))).await.err();
+        assert_eq!(refused, Some(NfsStat::NFS4ERR_BADXDR), "CREATE_SESSION: {name} bytes, {gids} groups");
+        let refused = c.status(vec![ctl(sys(name, gids))]).await;
+        assert_eq!(refused, NfsStat::NFS4ERR_BADXDR, "BACKCHANNEL_CTL: {name} bytes, {gids} groups");
+    }
+    assert!(session(&c.raw, create(sys(255, 16))).await.is_ok());
+    assert_eq!(c.status(vec![ctl(sys(255, 16))]).await, NfsStat::NFS4_OK);
+}
+
 #[tokio::test]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_50_3_a_client_id_that_is_in_use_is_not_destroyed() {
