@@ -30,9 +30,10 @@ pub enum StableHow {
     FileSync,
 }
 
-/// Makes an opaque type of limited length. Longer data does not decode.
+/// Makes an opaque type of limited length. Longer data does not decode. `opaque` shares the memory of its record,
+/// `opaque_copied` has memory of its own.
 macro_rules! opaque {
-    ($(#[$doc:meta])* $name:ident, at most $max:expr) => {
+    ($(#[$doc:meta])* $name:ident, $decode:ident of at most $max:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
         pub struct $name(pub landfast_xdr::Bytes);
@@ -45,7 +46,7 @@ macro_rules! opaque {
 
         impl landfast_xdr::Decode for $name {
             fn decode(r: &mut landfast_xdr::Reader) -> Result<Self, landfast_xdr::Error> {
-                r.opaque($max).map($name)
+                r.$decode($max).map($name)
             }
         }
     };

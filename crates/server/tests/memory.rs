@@ -1,13 +1,20 @@
-//! What clients make the server hold for a while it gives back when they are gone.
+//! What clients make the server hold for a while it gives back when they are gone; and what it keeps for long does not hold
+//! what was received with it.
 
 mod common;
 
+use common::lockd::{cookie, text};
 use common::v3::V3;
-use common::{Rig, user};
+use common::wire::Line;
+use common::{Client, Rig, assert_ok, exchange_args, name, user};
 use landfast_nfs::v3::{self, Call, args::ReaddirplusArgs};
+use landfast_nfs::v4::args::{CreateSessionArgs, LockArgs, Locker, OpenHow, owner};
+use landfast_nfs::v4::v40::{CallbackClient, ClientAddr, NfsClientId, SetclientidArgs};
+use landfast_nfs::v4::{ArgOp, ChannelAttrs, CompoundArgs, LockType, Opaque1024};
+use landfast_nfs::{mount, nlm, v4};
 use landfast_rpc::message::RawCall;
 use landfast_rpc::record::last_fragment_header;
-use landfast_xdr::Encode;
+use landfast_xdr::{Bytes, Encode};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +27,9 @@ const CONNECTIONS: usize = 4;
 const REQUESTS: usize = 48;
 /// What the server may keep, and what a test's own allocations make of it.
 const KEPT: u64 = 96 << 20;
+
+/// The tests look at the memory of the whole process, one after the other.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
@@ -45,6 +55,7 @@ fn message(call: &Call) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn memory_of_large_listings_is_given_back() {
+    let _alone = ALONE.lock().await;
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let dir = c.dir("d").await;
@@ -101,4 +112,112 @@ async fn memory_of_large_listings_is_given_back() {
         resident() >> 20,
         freed.elapsed()
     );
+}
+
+const COMPOUND: (u32, u32, u32) = (landfast_nfs::PROGRAM, v4::VERSION, v4::PROC_COMPOUND);
+const NULL: (u32, u32, u32) = (landfast_nfs::PROGRAM, v4::VERSION, v4::PROC_NULL);
+const MNT: (u32, u32, u32) = (mount::PROGRAM, mount::VERSION, mount::proc::MNT);
+const LOCK: (u32, u32, u32) = (nlm::PROGRAM, nlm::VERSION, nlm::proc::LOCK);
+
+/// A COMPOUND whose arguments have so many bytes more behind them.
+async fn padded(line: &mut Line, minor_version: u32, ops: Vec<ArgOp>, more: usize) -> Vec<u8> {
+    let announced = ops.len() as u32;
+    let args = CompoundArgs { tag: Bytes::new(), minor_version, announced, ops }.to_bytes();
+    let (accepted, reply) = line.call(COMPOUND, &[args.to_vec(), vec![0xaa; more]].concat()).await;
+    assert_eq!((accepted, &reply[..4]), (0, &[0; 4][..]), "an answer, and success");
+    reply
+}
+
+/// Bytes that are received with each of the following, and how often. Together they are twice what may be kept.
+const LARGE: usize = 4 << 20;
+const LARGE_TIMES: usize = 48;
+/// What comes in a buffer of usual size, between other records.
+const BESIDE: usize = 100 << 10;
+const BESIDE_TIMES: usize = 1000;
+
+/// Owners, client owners, callback addresses, mounted paths and waiting locks are kept for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn what_is_kept_of_a_request_does_not_hold_the_rest_of_it() {
+    let _alone = ALONE.lock().await;
+    let mut rig = Rig::new().await;
+    // Nobody is called back: nothing listens where the port mapper would be.
+    rig.portmapper = common::lockd::portmapper_port().await;
+    rig.restart().await;
+    let mut line = Line::new(rig.addr()).await;
+    let raw = rig.raw().await;
+    let ex = raw.exchange_id(b"client", 1).await;
+    let fore = ChannelAttrs { max_request_size: 8 << 20, ..common::channel() };
+    let args =
+        CreateSessionArgs { fore_chan_attrs: fore, ..common::session_args(ex.clientid, ex.sequenceid) };
+    let s = raw.create_session(args).await;
+    let (session, fore) = (s.sessionid, s.fore_chan_attrs);
+    let mut c = Client { raw, id: ex.clientid, session, seq: 0, cachethis: false, flags: s.flags, fore };
+    assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
+    let (file, open_stateid) = c.open("f", 3).await;
+    let lock_owner = owner(0, b"holder");
+    let locker = Locker::New { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 1, locker };
+    assert_ok(&[common::on(&mut c, &file, ArgOp::Lock(lock)).await]);
+    let before = resident();
+    let holds_no_more = async |what: &str| {
+        let begun = Instant::now();
+        while resident() > before + KEPT {
+            let more = (resident() - before) >> 20;
+            assert!(begun.elapsed() < Duration::from_secs(20), "{more} MiB more after {what}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+
+    for n in 0..LARGE_TIMES {
+        let open = common::open_op(format!("owner {n}").as_bytes(), "f", 1, 0, OpenHow::NoCreate);
+        c.seq += 1;
+        padded(&mut line, 1, vec![c.sequence(), ArgOp::Putrootfh, open], LARGE).await;
+    }
+    holds_no_more("OPEN").await;
+
+    for n in 0..LARGE_TIMES {
+        let args = exchange_args(format!("client {n}").as_bytes(), 1);
+        padded(&mut line, 1, vec![ArgOp::ExchangeId(args)], LARGE).await;
+    }
+    holds_no_more("EXCHANGE_ID").await;
+
+    for n in 0..LARGE_TIMES {
+        let id = Opaque1024(Bytes::from(format!("client {n}")));
+        let location = ClientAddr { netid: name("tcp"), addr: name("127.0.0.1.3.4") };
+        let op = ArgOp::Setclientid(SetclientidArgs {
+            client: NfsClientId { verifier: [1; 8], id },
+            callback: CallbackClient { program: 0x4000_0000, location },
+            callback_ident: 1,
+        });
+        padded(&mut line, 0, vec![op], LARGE).await;
+    }
+    holds_no_more("SETCLIENTID").await;
+
+    for n in 0..BESIDE_TIMES {
+        line.call(NULL, &vec![0xaa; BESIDE]).await;
+        // The root, by another spelling each time.
+        let path = Bytes::from("/".repeat(n + 1));
+        let (accepted, reply) = line.call(MNT, &path.to_bytes()).await;
+        assert_eq!((accepted, &reply[..4]), (0, &[0; 4][..]), "MNT");
+    }
+    holds_no_more("MNT").await;
+
+    for n in 0..BESIDE_TIMES {
+        line.call(NULL, &vec![0xaa; BESIDE]).await;
+        let lock = nlm::Lock {
+            caller_name: text("host"),
+            fh: Opaque1024(file.0.clone()),
+            oh: text(&format!("owner {n}")),
+            svid: n as i32,
+            offset: 0,
+            length: 1,
+        };
+        let args =
+            nlm::LockArgs { cookie: cookie(), block: true, exclusive: true, lock, reclaim: false, state: 1 };
+        let (accepted, reply) = line.call(LOCK, &args.to_bytes()).await;
+        let stat = nlm::NlmStat::BLOCKED.0.to_be_bytes();
+        assert_eq!((accepted, &reply[reply.len() - 4..]), (0, &stat[..]), "LOCK");
+    }
+    holds_no_more("LOCK").await;
 }

@@ -35,7 +35,7 @@ pub mod proc {
     pub const FREE_ALL: u32 = 23;
 }
 
-/// `netobj`, and `string<LM_MAXSTRLEN>`: at most 1,024 bytes.
+/// `netobj`, and `string<LM_MAXSTRLEN>`: at most 1,024 bytes, in memory of their own, since locks are kept.
 pub type NetObj = Opaque1024;
 
 /// `nlm4_stats` (RFC 1813 section 6.1.4).
@@ -274,6 +274,16 @@ mod tests {
             let _ = TestRes::from_bytes(b.clone());
             let _ = Notify::from_bytes(b);
         }
+    }
+
+    #[test]
+    fn what_a_lock_is_kept_with_does_not_share_the_memory_of_its_record() {
+        let obj = || Opaque1024(Bytes::from_static(b"name"));
+        let lock = Lock { caller_name: obj(), fh: obj(), oh: obj(), svid: 1, offset: 0, length: 1 };
+        let record = lock.to_bytes();
+        let lock = Lock::from_bytes(record.clone()).expect("a lock");
+        let range = record.as_ptr_range();
+        assert!([lock.caller_name, lock.fh, lock.oh].iter().all(|kept| !range.contains(&kept.0.as_ptr())));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 opaque! {
     /// `nfs_fh3`.
-    FileHandle, at most FHSIZE
+    FileHandle, opaque of at most FHSIZE
 }
 
 /// `ftype3`.

@@ -19,7 +19,8 @@ pub struct CompoundArgs {
 }
 
 impl CompoundArgs {
-    /// Decodes a request, at most `ops_max` operations of it: more are not looked at, `announced` tells.
+    /// Decodes a request, at most `ops_max` operations of it: more are not looked at, `announced` tells. Nor is what stands behind
+    /// the last operation, as in Linux' server: it is counted with the request and goes with it.
     /// Errors: [`Error`] when not even the header decodes (the RPC answer is GARBAGE_ARGS). An operation that does not
     /// decode is not an error here: see [`ArgOp::Malformed`].
     pub fn decode_limited(r: &mut Reader, ops_max: u32) -> Result<CompoundArgs, Error> {

@@ -1,4 +1,4 @@
-//! Requests: lists and texts that are too long are malformed.
+//! Requests: lists and texts that are too long are malformed, and what servers keep for long does not hold the record.
 
 use super::args::*;
 use super::data::{CopyArgs, NetLoc};
@@ -105,5 +105,49 @@ fn what_is_longer_than_its_limit_is_malformed() {
     for op in too_long {
         let decoded = ArgOp::decode_lenient(&mut Reader::new(op.to_bytes()));
         assert_eq!(decoded, Ok(ArgOp::Malformed(op.op())), "{op:?}");
+    }
+}
+
+#[test]
+fn owners_and_names_do_not_share_the_memory_of_their_record() {
+    let lies_in = |record: &Bytes, kept: &[&Bytes]| {
+        let range = record.as_ptr_range();
+        kept.iter().filter(|kept| range.contains(&kept.as_ptr())).count()
+    };
+    let open = ArgOp::Open(OpenArgs {
+        seqid: 0,
+        share_access: 1,
+        share_deny: 0,
+        owner: owner(1, b"twelve bytes"),
+        openhow: OpenHow::NoCreate,
+        claim: OpenClaim::Fh,
+    });
+    let lock = ArgOp::Lock(LockArgs {
+        locktype: LockType::Read,
+        reclaim: false,
+        offset: 0,
+        length: 1,
+        locker: Locker::New {
+            open_seqid: 0,
+            open_stateid: Stateid::ANONYMOUS,
+            lock_seqid: 0,
+            lock_owner: owner(1, b"twelve bytes"),
+        },
+    });
+    for op in [open, lock, exchange_id(StateProtectArgs::None, 0), setclientid(3, 20)] {
+        let record = op.to_bytes();
+        let kept = match ArgOp::decode_lenient(&mut Reader::new(record.clone())) {
+            Ok(ArgOp::Open(a)) => vec![a.owner.owner.0],
+            Ok(ArgOp::Lock(LockArgs { locker: Locker::New { lock_owner, .. }, .. })) => {
+                vec![lock_owner.owner.0]
+            }
+            Ok(ArgOp::ExchangeId(a)) => vec![a.client_owner.owner_id.0],
+            Ok(ArgOp::Setclientid(a)) => {
+                let ClientAddr { netid, addr } = a.callback.location;
+                vec![a.client.id.0, netid, addr]
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(lies_in(&record, &kept.iter().collect::<Vec<_>>()), 0, "{}", op.op());
     }
 }

@@ -101,13 +101,13 @@ pub struct StateOwner {
 }
 
 opaque! {
-    /// An owner, client owner or server scope.
-    Opaque1024, at most OPAQUE_LIMIT
+    /// An owner, client owner or server scope. Servers keep owners for a long time, so it has memory of its own.
+    Opaque1024, opaque_copied of at most OPAQUE_LIMIT
 }
 
 opaque! {
     /// `nfs_fh4` (RFC 8881 section 3.2).
-    FileHandle, at most FHSIZE
+    FileHandle, opaque of at most FHSIZE
 }
 
 /// `nfs_impl_id4` (RFC 8881 section 3.3.8).

@@ -100,7 +100,9 @@ impl Mounts {
     async fn mnt(&self, sh: &Shared, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
         match find_in_time(sh, caller, &path).await {
             Ok((node, auth_flavors)) => {
-                self.add(MountEntry { host: host.clone(), directory: path });
+                // The row outlives the buffer that the path was received in.
+                let directory = Bytes::copy_from_slice(&path);
+                self.add(MountEntry { host: host.clone(), directory });
                 MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
             }
             Err(status) => MntRes::Fail(status),
