@@ -120,7 +120,8 @@ impl Reply {
 
     /// Removes the last result; `out` is the mark from before it was appended.
     pub(super) fn pop(&mut self, out: usize) {
-        self.out.truncate(out);
+        // A slot may keep what is left for long, so the room for what was taken out goes.
+        self.out = BytesMut::from(&self.out[..out]);
         self.data.retain(|(at, _)| *at <= out);
         self.count -= 1;
         if self.plain.count > self.count {
@@ -179,4 +180,23 @@ pub(super) struct Budget {
     pub(super) max: usize,
     /// The status of an operation whose result does not fit.
     pub(super) over: NfsStat,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_out_of_a_reply_takes_no_room_any_more() {
+        let mut reply = Reply::new(&Bytes::new());
+        reply.push(&ResOp::ok(OpNum::PUTROOTFH, ResBody::Empty));
+        let (mark, before) = (reply.mark(), reply.len());
+        reply.push(&ResOp::ok(OpNum::READLINK, ResBody::Readlink(vec![b'x'; 1 << 20].into())));
+        reply.pop(mark);
+        assert_eq!((reply.len(), reply.count), (before, 1));
+        reply.push(&ResOp::failed(OpNum::READLINK, NfsStat::NFS4ERR_REP_TOO_BIG));
+        let whole = reply.finish();
+        let room = whole.try_into_mut().expect("nobody else has it").capacity();
+        assert!(room < 4096, "{room} bytes");
+    }
 }
