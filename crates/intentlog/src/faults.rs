@@ -91,7 +91,7 @@ impl FromStr for Bug {
 }
 
 /// The points at which a process can be stopped, and the state there.
-pub const POINTS: [(&str, &str); 38] = [
+pub const POINTS: [(&str, &str); 39] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -103,6 +103,7 @@ pub const POINTS: [(&str, &str); 38] = [
     ("tx.joined", "a transaction has set its marker, nothing is changed"),
     ("op.applied", "an operation is in the page cache, nothing of it is logged"),
     ("listing.begun", "READDIR has seen no delegations, and nothing of the directory"),
+    ("sparse.data-found", "READ_PLUS has found data, and has not looked for a hole behind it"),
     ("cross.delegation", "a delegation may be given, and is not given yet"),
     ("cross.session", "CREATE_SESSION has come, nothing is done"),
     ("cross.times", "a holder has answered CB_GETATTR, no time of its file is set yet"),

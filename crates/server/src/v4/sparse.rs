@@ -9,6 +9,7 @@ use landfast_nfs::v4::data::{
 };
 use landfast_nfs::v4::res::{ReadPlusContent, ReadPlusRes};
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
+use landfast_volume::faults::point;
 use landfast_volume::{Error, Hint, Kind, OpenFile, Piece, Volume};
 
 /// Bytes of a READ_PLUS result besides its data: number, status, end of file, count; two segments with kind, offset and
@@ -109,7 +110,13 @@ fn segments(volume: &Volume, file: &OpenFile, offset: u64, count: u32) -> Result
         contents.push(hole(offset, first));
         from = first;
     } else {
-        let gap = volume.seek(file, first, Piece::Hole)?.found;
+        point("sparse.data-found");
+        let gap = match volume.seek(file, first, Piece::Hole) {
+            Ok(sought) => sought.found,
+            // Truncated meanwhile: READ says what is still there.
+            Err(Error::BeyondEnd) => end,
+            Err(e) => return Err(e),
+        };
         if worth(gap, end) && gap < end {
             let next = volume.seek(file, gap, Piece::Data).map_or(end, |s| s.found);
             if next >= end {
@@ -130,4 +137,38 @@ fn segments(volume: &Volume, file: &OpenFile, offset: u64, count: u32) -> Result
         eof = end == size;
     }
     Ok(ReadPlusRes { eof, contents })
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+    use landfast_volume::faults::hold;
+    use landfast_volume::{Cred, Durability, OpenMode, OpenOptions};
+    use std::time::Duration;
+
+    #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
+    fn rfc7862_15_10_a_file_that_is_truncated_between_two_looks_is_read_as_it_is_then() {
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![7; 64 << 10]).expect("written");
+        let options = OpenOptions { accept_weak: true, ..OpenOptions::new(dir.path(), Durability::Sync) };
+        let (volume, _) = Volume::open(options).expect("the volume opens");
+        let node = volume.lookup(&Cred::root(), &volume.root(), b"f").expect("there");
+        let mode = OpenMode { read: true, write: false, owner_override: false };
+        let file = volume.open_file(&Cred::root(), &node, mode).expect("opened");
+        let held = hold("sparse.data-found");
+        std::thread::scope(|s| {
+            let reader = s.spawn(|| segments(&volume, &file, 8 << 10, 4 << 10));
+            assert!(held.has(1, Duration::from_secs(30)), "it has found data");
+            std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|f| f.set_len(4 << 10))
+                .expect("truncated");
+            drop(held);
+            let found = reader.join().expect("no panic");
+            assert_eq!(found, Ok(ReadPlusRes { eof: true, contents: Vec::new() }));
+        });
+    }
 }
