@@ -7,6 +7,7 @@
 use crate::exports::Exports;
 use crate::exports::caller::Admission;
 use crate::exports::hosts::Names;
+use crate::exports::name_cache::Wait;
 use crate::shared::Shared;
 use landfast_nfs::mount;
 use landfast_rpc::AuthStat;
@@ -19,12 +20,12 @@ pub(crate) fn is_for_all(program: u32, proc: u32) -> bool {
 
 impl Shared {
     /// Whether anything is served to this address and port.
-    pub(crate) async fn admission(&self, peer: SocketAddr) -> Admission {
+    pub(crate) async fn admission(&self, peer: SocketAddr, wait: Wait) -> Admission {
         let exports = self.exports();
         let addr = peer.ip().to_canonical();
         match admit(&exports, addr, peer.port(), None) {
             Admission::NotYet => {
-                let names = self.names_of(addr, &exports).await;
+                let names = self.names_of(addr, &exports, wait).await;
                 admit(&exports, addr, peer.port(), names.as_deref())
             }
             known => known,

@@ -2,6 +2,7 @@
 
 use crate::admission::is_for_all;
 use crate::exports::caller::Admission;
+use crate::exports::name_cache::Wait;
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::path::Executor;
@@ -80,7 +81,7 @@ impl Dispatcher {
     async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
         let mut known = true;
         if !is_for_all(call.prog, call.proc) {
-            match call.turn.before(pin!(self.executor.sh.admission(conn.peer()))).await {
+            match call.turn.before(pin!(self.executor.sh.admission(conn.peer(), Wait::ALittle))).await {
                 Admission::Taken => {}
                 Admission::NotYet => known = false,
                 Admission::Refused(why) => {

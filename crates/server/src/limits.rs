@@ -420,6 +420,8 @@ pub const LISTEN_MAX: usize = 64;
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Addresses whose names are remembered, and users whose groups are; above it the elder half is forgotten.
 pub const KNOWN_MAX: usize = 4096;
+/// So many of each may be remembered for a further one to be looked up for a call by datagram, whose sender may be forged.
+pub const KNOWN_BY_DATAGRAM_MAX: usize = KNOWN_MAX / 2;
 /// Addresses whose names are asked for at a time; about a further one nobody is asked yet.
 pub const KNOWN_ASKING_MAX: usize = 256;
 /// The same of one client: an address, or an IPv6 network of 64 bits.

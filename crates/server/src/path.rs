@@ -22,6 +22,7 @@
 //! - Nothing waits after step 5 while it holds a turn or an announcement.
 
 use crate::duplicate_requests::{self, CallDecision};
+use crate::exports::name_cache::Wait;
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
 use crate::offload::{self, Offload};
@@ -193,7 +194,7 @@ impl Executor {
         let principal = Principal::of(&call.cred);
         let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, lone, .. } =
             call;
-        let caller = turn.before(pin!(self.sh.caller(conn.peer(), cred))).await;
+        let caller = turn.before(pin!(self.sh.caller(conn.peer(), cred, Wait::ALittle))).await;
         let key = kept.then(|| {
             let numbers = CallNumbers { xid, program, version, procedure };
             CallKey::new(caller.addr, numbers, principal, &body)

@@ -1,7 +1,7 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
 use crate::backchannel::conns::CallbackConns;
-use crate::exports::name_cache::NameCache;
+use crate::exports::name_cache::{NameCache, Wait};
 use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
@@ -136,24 +136,24 @@ impl Shared {
     }
 
     /// The sender of a request, with the names and groups that the exports' rules need, as far as they are known in time.
-    pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
+    pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential, wait: Wait) -> Caller {
         let exports = self.exports();
-        let mut caller = self.host(&exports, peer, credential).await;
+        let mut caller = self.host(&exports, peer, credential, wait).await;
         if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
             caller.groups =
-                Box::pin(self.known.groups(caller.addr, a.uid)).await.map(|g| Arc::from(g.as_slice()));
+                Box::pin(self.known.groups(caller.addr, a.uid, wait)).await.map(|g| Arc::from(g.as_slice()));
         }
         caller
     }
 
     /// [`Shared::caller`] without groups, for where only the host matters.
     pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
-        self.host(&self.exports(), peer, credential).await
+        self.host(&self.exports(), peer, credential, Wait::ALittle).await
     }
 
-    async fn host(&self, exports: &Exports, peer: SocketAddr, credential: Credential) -> Caller {
+    async fn host(&self, exports: &Exports, peer: SocketAddr, credential: Credential, wait: Wait) -> Caller {
         let mut caller = Caller::new(peer, credential);
-        caller.names = self.names_of(caller.addr, exports).await;
+        caller.names = self.names_of(caller.addr, exports, wait).await;
         caller
     }
 
@@ -168,11 +168,11 @@ impl Shared {
     }
 
     /// The names of an address, if a rule needs them and they are known in time.
-    pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports) -> Option<Arc<Names>> {
+    pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports, wait: Wait) -> Option<Arc<Names>> {
         if !exports.needs_names(addr) {
             return None;
         }
-        Box::pin(self.known.names(addr)).await
+        Box::pin(self.known.names(addr, wait)).await
     }
 
     /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.

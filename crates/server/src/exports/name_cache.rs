@@ -4,6 +4,9 @@
 //! ([`limits::KNOWN_MS`]). A request that needs one waits a little. If the answer is not there in time, the access
 //! check says so, and the client tries again. Nobody else waits. An old answer serves until the new one is there, at
 //! most for [`limits::KNOWN_STALE_MS`]. While no answer comes at all, an unknown caller gets nothing.
+//!
+//! A call by datagram does not wait ([`Wait::No`]): whoever forges the addresses of its datagrams could make any number wait. What they
+//! ask for takes no answer's place that somebody on a connection has asked for, and no more than half of all places.
 
 use super::hosts::Asked;
 use super::rules::{ClientSpec, Names};
@@ -28,6 +31,15 @@ pub(crate) trait Source: Send + Sync + 'static {
     fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
+}
+
+/// Whether a call waits for an answer that is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For as long as [`limits::KNOWN_WAIT_MS`].
+    ALittle,
+    /// It goes on without; the answer is there when its client tries again.
+    No,
 }
 
 pub(crate) struct System;
@@ -123,20 +135,8 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
         Answers { all: HashMap::new(), generation: 0, asked: Arc::default() }
     }
 
-    fn look(&mut self, key: &K, now: Millis) -> State<V> {
-        if self.all.len() >= limits::KNOWN_MAX && !self.all.contains_key(key) {
-            // Drop the oldest half.
-            let mut ages: Vec<Millis> = self.all.values().map(|a| a.at).collect();
-            ages.sort_unstable();
-            let middle = ages.get(ages.len() / 2).copied().unwrap_or(now);
-            self.all.retain(|_, a| a.asking || a.at > middle);
-        }
-        let answer = self.all.entry(key.clone()).or_insert(Answer {
-            value: None,
-            at: now,
-            asking: false,
-            brief: false,
-        });
+    fn look(&self, key: &K, now: Millis) -> State<V> {
+        let Some(answer) = self.all.get(key) else { return State::Ask(None) };
         let age = now.saturating_sub(answer.at);
         let usable = answer.value.clone().filter(|_| age < limits::KNOWN_STALE_MS);
         match usable {
@@ -149,11 +149,31 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
     }
 
     /// Returns a generation, and what its rules name, to the caller that must look it up and then call
-    /// [`Answers::answered`].
-    fn begin(&mut self, key: &K) -> Option<(u64, Arc<Asked>)> {
-        let answer = self.all.get_mut(key).filter(|a| !a.asking)?;
-        answer.asking = true;
+    /// [`Answers::answered`]; `None` when somebody does that already, or there is no place.
+    fn begin(&mut self, key: &K, now: Millis, wait: Wait) -> Option<(u64, Arc<Asked>)> {
+        if !self.all.contains_key(key) {
+            self.make_place(now, wait)?;
+        }
+        let new = Answer { value: None, at: now, asking: false, brief: false };
+        let answer = self.all.entry(key.clone()).or_insert(new);
+        if std::mem::replace(&mut answer.asking, true) {
+            return None;
+        }
         Some((self.generation, self.asked.clone()))
+    }
+
+    fn make_place(&mut self, now: Millis, wait: Wait) -> Option<()> {
+        if wait == Wait::No && self.all.len() >= limits::KNOWN_BY_DATAGRAM_MAX {
+            return None;
+        }
+        if self.all.len() >= limits::KNOWN_MAX {
+            // Drop the oldest half.
+            let mut ages: Vec<Millis> = self.all.values().map(|a| a.at).collect();
+            ages.sort_unstable();
+            let middle = ages.get(ages.len() / 2).copied().unwrap_or(now);
+            self.all.retain(|_, a| a.asking || a.at > middle);
+        }
+        Some(())
     }
 
     /// The answer to a question, and whether it is a brief one: it leaves something open, and is asked for again soon.
@@ -162,8 +182,12 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
             && let Some(answer) = self.all.get_mut(key)
         {
             answer.asking = false;
-            if let Some((value, brief)) = value {
-                (answer.value, answer.at, answer.brief) = (Some(Arc::new(value)), now, brief);
+            match value {
+                Some((value, brief)) => {
+                    (answer.value, answer.at, answer.brief) = (Some(Arc::new(value)), now, brief);
+                }
+                None if answer.value.is_none() => drop(self.all.remove(key)),
+                None => {}
             }
         }
     }
@@ -229,14 +253,14 @@ impl NameCache {
     }
 
     /// The names of an address; `None` when they are not known in time.
-    pub(crate) async fn names(&self, addr: IpAddr) -> Option<Arc<Names>> {
+    pub(crate) async fn names(&self, addr: IpAddr, wait: Wait) -> Option<Arc<Names>> {
         let find = move |source: &dyn Source, asked: Arc<Asked>| {
             let found = source.names(addr, &asked)?;
             // Most often all of it: then there is one list for all addresses.
             let brief = found.asked.len() < asked.len();
             Some((if brief { found } else { Names { asked, ..found } }, brief))
         };
-        self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
+        self.ask(|inner| &inner.names, |inner| &inner.asking, (addr, wait), addr, find).await
     }
 
     /// The addresses of a name given by somebody at `by`; `None` when they are not known in time.
@@ -244,13 +268,13 @@ impl NameCache {
         let name = name.to_owned();
         let asked = name.clone();
         let find = move |source: &dyn Source, _| Some((source.addresses(&asked)?, false));
-        self.ask(|inner| &inner.addresses, |inner| &inner.asking, by, name, find).await
+        self.ask(|inner| &inner.addresses, |inner| &inner.asking, (by, Wait::ALittle), name, find).await
     }
 
     /// The groups of a user, who calls from `by`; `None` when they are not known in time.
-    pub(crate) async fn groups(&self, by: IpAddr, uid: u32) -> Option<Arc<Vec<u32>>> {
+    pub(crate) async fn groups(&self, by: IpAddr, uid: u32, wait: Wait) -> Option<Arc<Vec<u32>>> {
         let find = move |source: &dyn Source, _| Some((source.groups(uid)?, false));
-        self.ask(|inner| &inner.groups, |inner| &inner.users, by, uid, find).await
+        self.ask(|inner| &inner.groups, |inner| &inner.users, (by, wait), uid, find).await
     }
 
     /// Looks a question up; `find` says also whether its answer is to be asked for again soon. A client with many questions has few look-ups at a time, and keeps no thread from others.
@@ -258,7 +282,7 @@ impl NameCache {
         &self,
         answers: fn(&Inner) -> &Mutex<Answers<K, V>>,
         asking: fn(&Inner) -> &Mutex<ShareCounts>,
-        by: IpAddr,
+        (by, wait): (IpAddr, Wait),
         key: K,
         find: impl Fn(&dyn Source, Arc<Asked>) -> Option<(V, bool)> + Clone + Send + 'static,
     ) -> Option<Arc<V>>
@@ -271,7 +295,7 @@ impl NameCache {
             if !asking(inner).lock().take(share, 1) {
                 return;
             }
-            let Some((generation, asked)) = answers(inner).lock().begin(&key) else {
+            let Some((generation, asked)) = answers(inner).lock().begin(&key, inner.now(), wait) else {
                 return asking(inner).lock().give(share, 1);
             };
             let (inner, key, find) = (inner.clone(), key.clone(), find.clone());
@@ -282,7 +306,18 @@ impl NameCache {
                 inner.told.notify_waiters();
             });
         };
-        self.get(|inner| answers(inner).lock().look(&key, inner.now()), ask).await
+        let look = |inner: &Inner| answers(inner).lock().look(&key, inner.now());
+        match wait {
+            Wait::ALittle => self.get(look, ask).await,
+            Wait::No => match look(&self.inner) {
+                State::Fresh(value) => Some(value),
+                State::Ask(old) => {
+                    ask(&self.inner);
+                    old
+                }
+                State::Asked(old) => old,
+            },
+        }
     }
 
     async fn get<V>(&self, look: impl Fn(&Inner) -> State<V>, ask: impl Fn(&Arc<Inner>)) -> Option<Arc<V>> {
@@ -359,14 +394,14 @@ mod tests {
     async fn asked_once_and_remembered_until_the_rules_change() {
         let fake = Fake::default();
         let known = NameCache::new(Box::new(fake.clone())).expect("threads");
-        let (a, b) = tokio::join!(known.names(addr()), known.names(addr()));
+        let (a, b) = tokio::join!(known.names(addr(), Wait::ALittle), known.names(addr(), Wait::ALittle));
         assert!(a.is_some() && a == b);
-        assert!(known.names(addr()).await.is_some());
+        assert!(known.names(addr(), Wait::ALittle).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 1);
         known.forget(Arc::default());
-        assert!(known.names(addr()).await.is_some());
+        assert!(known.names(addr(), Wait::ALittle).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
-        assert_eq!(known.groups(addr(), 5).await.as_deref(), Some(&vec![6]));
+        assert_eq!(known.groups(addr(), 5, Wait::ALittle).await.as_deref(), Some(&vec![6]));
         assert_eq!(known.addresses(addr(), "a").await.as_deref(), Some(&vec![addr()]));
         assert_eq!(known.addresses(addr(), "b").await.as_deref(), Some(&Vec::new()));
     }
@@ -376,9 +411,9 @@ mod tests {
         let fake = Fake::default();
         fake.silent.store(true, Ordering::SeqCst);
         let known = NameCache::new(Box::new(fake.clone())).expect("threads");
-        assert_eq!(known.names(addr()).await, None);
+        assert_eq!(known.names(addr(), Wait::ALittle).await, None);
         fake.silent.store(false, Ordering::SeqCst);
-        assert!(known.names(addr()).await.is_some());
+        assert!(known.names(addr(), Wait::ALittle).await.is_some());
     }
 
     /// Knows nobody before it is let go on.
@@ -425,7 +460,7 @@ mod tests {
         let other = IpAddr::from([10, 0, 0, 2]);
         for uid in 1000..1000 + 2 * limits::KNOWN_USERS_MAX as u32 {
             let known = known.clone();
-            tokio::spawn(async move { known.groups(addr(), uid).await });
+            tokio::spawn(async move { known.groups(addr(), uid, Wait::ALittle).await });
         }
         for _ in 0..2 * limits::KNOWN_USERS_MAX {
             tokio::task::yield_now().await;
@@ -435,7 +470,7 @@ mod tests {
         let begun = std::time::Instant::now();
         let waits = || assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no answer");
         let groups = loop {
-            match known.groups(other, 5).await {
+            match known.groups(other, 5, Wait::ALittle).await {
                 Some(groups) => break groups,
                 None => waits(),
             }
@@ -461,7 +496,7 @@ mod tests {
         known.forget(asked("a"));
         let calls = [0, 1].map(|_| {
             let known = known.clone();
-            tokio::spawn(async move { known.names(addr()).await })
+            tokio::spawn(async move { known.names(addr(), Wait::ALittle).await })
         });
         while !known.inner.names.lock().all.get(&addr()).is_some_and(|answer| answer.asking) {
             tokio::task::yield_now().await;
@@ -474,7 +509,7 @@ mod tests {
         }
         let begun = std::time::Instant::now();
         let names = loop {
-            match known.names(addr()).await {
+            match known.names(addr(), Wait::ALittle).await {
                 Some(names) => break names,
                 None => assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no answer"),
             }
@@ -495,12 +530,12 @@ mod tests {
         let [host, other] = ["localhost", "no-such-host.invalid"].map(|name| ClientSpec::Host(name.into()));
         let known = NameCache::new(Box::new(System)).expect("threads");
         known.forget(Arc::new(Asked::from([group.clone(), host.clone(), other.clone()])));
-        let names = known.names(here).await.expect("an answer");
+        let names = known.names(here, Wait::ALittle).await.expect("an answer");
         assert_eq!(host.matches(here, Some(&names)), Some(true));
         assert_eq!(group.matches(here, Some(&names)), None);
         assert!(known.inner.names.lock().all.get(&here).is_some_and(|answer| answer.brief));
         known.forget(Arc::new(Asked::from([host.clone()])));
-        let names = known.names(here).await.expect("an answer");
+        let names = known.names(here, Wait::ALittle).await.expect("an answer");
         assert_eq!((host.matches(here, Some(&names)), other.matches(here, Some(&names))), (Some(true), None));
         assert!(known.inner.names.lock().all.get(&here).is_some_and(|answer| !answer.brief));
     }
@@ -509,8 +544,59 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut answers: Answers<usize, ()> = Answers::new();
         for i in 0..3 * limits::KNOWN_MAX {
-            assert!(matches!(answers.look(&i, i as Millis), State::Ask(None)));
+            let now = i as Millis;
+            assert!(matches!(answers.look(&i, now), State::Ask(None)));
+            let (generation, _) = answers.begin(&i, now, Wait::ALittle).expect("nobody has asked");
+            answers.answered(&i, generation, Some(((), false)), now);
+            assert!(matches!(answers.look(&i, now), State::Fresh(_)));
             assert!(answers.all.len() <= limits::KNOWN_MAX);
         }
+    }
+
+    /// Whoever forges addresses of datagrams takes nobody's place who asks on a connection.
+    #[test]
+    fn what_is_asked_by_datagram_displaces_nothing() {
+        let mut answers: Answers<usize, ()> = Answers::new();
+        let mut ask = |key: usize, wait| {
+            let begun = answers.begin(&key, key as Millis, wait);
+            let told = begun
+                .map(|(generation, _)| answers.answered(&key, generation, Some(((), false)), key as Millis));
+            (told.is_some(), answers.all.len())
+        };
+        for key in 0..limits::KNOWN_BY_DATAGRAM_MAX {
+            assert_eq!(ask(key, Wait::No), (true, key + 1));
+        }
+        assert_eq!(ask(limits::KNOWN_MAX, Wait::No), (false, limits::KNOWN_BY_DATAGRAM_MAX));
+        assert!(ask(0, Wait::No).0, "what is known is asked for again");
+        for key in limits::KNOWN_BY_DATAGRAM_MAX..limits::KNOWN_MAX {
+            assert_eq!(ask(key, Wait::ALittle), (true, key + 1));
+        }
+        assert_eq!(ask(limits::KNOWN_MAX, Wait::No), (false, limits::KNOWN_MAX));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_wait_has_the_answer_when_he_comes_again() {
+        let slow = Slow::default();
+        let known = NameCache::new(Box::new(slow.clone())).expect("threads");
+        let goes_on = GoesOn(slow);
+        assert_eq!(known.names(addr(), Wait::No).await, None);
+        assert!(known.inner.names.lock().all.get(&addr()).is_some_and(|answer| answer.asking));
+        drop(goes_on);
+        assert!(known.names(addr(), Wait::ALittle).await.is_some(), "the same look-up");
+        assert!(known.names(addr(), Wait::No).await.is_some());
+    }
+
+    /// An address of which nothing is found out takes no place.
+    #[test]
+    fn no_answer_leaves_nothing_behind() {
+        let mut answers: Answers<usize, ()> = Answers::new();
+        let (generation, _) = answers.begin(&1, 0, Wait::ALittle).expect("nobody has asked");
+        answers.answered(&1, generation, None, 0);
+        assert!(answers.all.is_empty());
+        for (now, value) in [(1, Some(((), false))), (2, None)] {
+            let (generation, _) = answers.begin(&1, now, Wait::ALittle).expect("nobody has asked");
+            answers.answered(&1, generation, value, now);
+        }
+        assert!(matches!(answers.look(&1, 3), State::Fresh(_)), "an answer stays");
     }
 }

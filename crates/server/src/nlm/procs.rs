@@ -3,7 +3,8 @@
 use super::manager::Nlm;
 use crate::attr::FILE_SIZE_MAX;
 use crate::exports::Caller;
-use crate::exports::caller::Admission;
+use crate::exports::caller::{Admission, Refused};
+use crate::exports::name_cache::Wait;
 use crate::limits;
 use crate::shared::Shared;
 use crate::state::State;
@@ -60,7 +61,8 @@ impl Nlm {
         body: Bytes,
     ) -> Response {
         let bytes = call.message_bytes;
-        let caller = self.sh.caller(peer, call.cred).await;
+        let wait = if by.udp { Wait::No } else { Wait::ALittle };
+        let caller = self.sh.caller(peer, call.cred, wait).await;
         let Some((same, answer)) = message(call.proc) else {
             return self.procedure(&NlmCaller { peer, by, caller, bytes }, call.proc, body).await;
         };
@@ -511,7 +513,10 @@ fn file_to_lock(sh: &Shared, from: &NlmCaller, fh: &NetObj) -> Result<FileKey, N
         Error::Busy => NlmStat::DENIED_GRACE_PERIOD,
         e => stat(e),
     })?;
-    let access = object.export.access(&from.caller).map_err(|_| NlmStat::DENIED)?;
+    let access = object.export.access(&from.caller).map_err(|refused| match refused {
+        Refused::NotYet => NlmStat::DENIED_GRACE_PERIOD,
+        Refused::Access | Refused::Flavor => NlmStat::DENIED,
+    })?;
     let mode = OpenMode { read: true, write: false, owner_override: true };
     object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;
     Ok(object.node.fh())
