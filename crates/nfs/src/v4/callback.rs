@@ -2,7 +2,7 @@
 
 use super::data::WriteResponse;
 use super::types::{FileHandle, SessionId, Stateid};
-use super::{Bitmap, Fattr, NfsStat, OpNum};
+use super::{Bitmap, Fattr, NfsStat, OpNum, limits};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 /// The procedure that does nothing (RFC 8881 section 20.1).
@@ -239,6 +239,7 @@ pub struct CbCompoundRes {
     /// From the request.
     pub tag: Bytes,
     /// One for each operation executed.
+    #[xdr(max = limits::CB_RESULTS_MAX)]
     pub results: Vec<CbRes>,
 }
 

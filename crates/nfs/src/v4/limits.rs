@@ -1,4 +1,4 @@
-//! How long the lists and texts of a request may be. What is longer is BADXDR.
+//! How long the lists and texts of a request, and of a reply to a callback, may be. What is longer is BADXDR, or no reply.
 //!
 //! The first ones are the RFCs'. For the others the RFCs name no limit, and what clients send is far below these.
 
@@ -20,3 +20,5 @@ pub const SOURCE_SERVERS_MAX: usize = 16;
 pub const NETID_MAX: usize = 128;
 /// `na_r_addr` (RFC 7530 section 2.2.10), bytes; the longest IPv6 address and port take 53, the longest path of a local socket 108.
 pub const UNIVERSAL_ADDRESS_MAX: usize = 128;
+/// Results in the reply to a CB_COMPOUND; the server calls CB_SEQUENCE and one operation more.
+pub const CB_RESULTS_MAX: usize = 16;

@@ -1,10 +1,11 @@
 //! Requests: lists and texts that are too long are malformed, and what servers keep for long does not hold the record.
 
 use super::args::*;
+use super::callback::{CbCompoundRes, CbRes, OP_CB_RECALL};
 use super::data::{CopyArgs, NetLoc};
 use super::v40::{CallbackClient, ClientAddr, NfsClientId, SetclientidArgs};
 use super::*;
-use landfast_xdr::{Bytes, Encode, Reader};
+use landfast_xdr::{Bytes, Decode, Encode, Reader};
 
 fn bytes(len: usize) -> Bytes {
     Bytes::from(vec![b'x'; len])
@@ -106,6 +107,18 @@ fn what_is_longer_than_its_limit_is_malformed() {
         let decoded = ArgOp::decode_lenient(&mut Reader::new(op.to_bytes()));
         assert_eq!(decoded, Ok(ArgOp::Malformed(op.op())), "{op:?}");
     }
+}
+
+#[test]
+fn a_reply_to_a_callback_with_more_results_than_any_has_is_none() {
+    let reply = |results| {
+        let result = CbRes { op: OP_CB_RECALL, status: NfsStat::NFS4ERR_DELAY, sequence: None, attrs: None };
+        let (status, tag) = (NfsStat::NFS4ERR_DELAY, Bytes::new());
+        CbCompoundRes { status, tag, results: vec![result; results] }
+    };
+    let most = reply(limits::CB_RESULTS_MAX);
+    assert_eq!(CbCompoundRes::from_bytes(most.to_bytes()), Ok(most));
+    assert!(CbCompoundRes::from_bytes(reply(limits::CB_RESULTS_MAX + 1).to_bytes()).is_err());
 }
 
 #[test]
