@@ -81,6 +81,9 @@ pub const UNWRITTEN_NOTES_MAX: usize = 4096;
 pub const SNAPSHOT_PART: usize = 512;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
 pub const OPS_MAX: u32 = 4096;
+/// A COMPOUND of more operations is kept as it was received while it waits, and decoded for each run: an operation of 4 bytes takes 176
+/// in memory.
+pub const OPS_KEPT_DECODED: usize = 64;
 /// The least that the limit for operations may be set to: a client must be able to walk to an export and open a file there.
 pub const OPS_CONFIGURED_MIN: usize = 16;
 /// Slots of one session. A client that asks for more is given this.

@@ -7,13 +7,15 @@ use common::lockd::{cookie, text};
 use common::v3::V3;
 use common::wire::Line;
 use common::{Client, Rig, assert_ok, exchange_args, name, user};
-use landfast_nfs::v3::{self, Call, args::ReaddirplusArgs};
+use landfast_nfs::v3::args::{ReadArgs, ReaddirplusArgs};
+use landfast_nfs::v3::{self, Call};
 use landfast_nfs::v4::args::{CreateSessionArgs, LockArgs, Locker, OpenHow, owner};
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr, NfsClientId, SetclientidArgs};
 use landfast_nfs::v4::{ArgOp, ChannelAttrs, CompoundArgs, LockType, Opaque1024};
 use landfast_nfs::{mount, nlm, v4};
 use landfast_rpc::message::RawCall;
 use landfast_rpc::record::last_fragment_header;
+use landfast_server::limited::{Limit, Limits};
 use landfast_xdr::{Bytes, Encode};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -220,4 +222,51 @@ async fn what_is_kept_of_a_request_does_not_hold_the_rest_of_it() {
         assert_eq!((accepted, &reply[reply.len() - 4..]), (0, &stat[..]), "LOCK");
     }
     holds_no_more("LOCK").await;
+}
+
+/// COMPOUNDs that wait, each with as many operations of 4 bytes as it may have, and READs whose replies leave no room for theirs.
+const WAITING: usize = 400;
+const UNREAD: usize = 64;
+
+/// An operation may take far more memory than bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn requests_that_wait_take_little_more_memory_than_they_have_bytes() {
+    let _alone = ALONE.lock().await;
+    let mut rig = Rig::new().await;
+    rig.limits = Limits::default().with(Limit::ConnectionReplyBytes, 8 << 20);
+    rig.restart().await;
+    std::fs::write(rig.export().join("f"), vec![7; 1 << 20]).expect("a file");
+    let v3 = V3::new(&rig).await;
+    let file = v3.lookup(&v3.root, "f").await.object;
+    let mut stream = connect(2, rig.addr()).await;
+    let read = Call::Read(ReadArgs { file, offset: 0, count: 1 << 20 });
+    stream.write_all(&message(&read).repeat(UNREAD)).await.expect("sent");
+    let used = |resource| {
+        let all = rig.server().stats().limited();
+        all.iter().find(|(r, ..)| *r == resource).map(|(_, used, _)| *used).expect("a resource")
+    };
+    while used("connection_reply_bytes") < 7 << 20 {
+        tokio::task::yield_now().await;
+    }
+    let before = resident();
+    let ops: Vec<ArgOp> = std::iter::once(ArgOp::Putrootfh)
+        .chain(std::iter::repeat_n(ArgOp::Getfh, landfast_server::limits::OPS_MAX as usize - 1))
+        .collect();
+    let announced = ops.len() as u32;
+    let args = CompoundArgs { tag: Bytes::new(), minor_version: 0, announced, ops }.to_bytes();
+    let (prog, vers, proc) = COMPOUND;
+    let mut call = landfast_xdr::BytesMut::new();
+    let (cred, verf) = (user(0).to_opaque(), landfast_rpc::OpaqueAuth::NONE);
+    RawCall { xid: 8, prog, vers, proc, cred, verf }.encode(&mut call);
+    let call = [&last_fragment_header(call.len() + args.len())[..], &call, &args].concat();
+    for _ in 0..WAITING {
+        stream.write_all(&call).await.expect("sent");
+    }
+    while used("requests") < WAITING as u64 {
+        tokio::task::yield_now().await;
+    }
+    let more = resident().saturating_sub(before);
+    assert!(more < KEPT, "{} MiB for {} MiB", more >> 20, (WAITING * call.len()) >> 20);
+    println!("{} KiB for {} KiB", more >> 10, (WAITING * call.len()) >> 10);
 }

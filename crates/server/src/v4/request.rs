@@ -2,6 +2,7 @@
 
 use super::context::InSession;
 use crate::exports::Caller;
+use crate::limits;
 use crate::looks::Looks;
 use crate::shared::Shared;
 use crate::state::Principal;
@@ -11,24 +12,39 @@ use bytes::Bytes;
 use landfast_nfs::v4::CompoundArgs;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_rpc::ConnInfo;
+use landfast_xdr::Reader;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
     /// The same connection, to see whether it is still open.
     pub(crate) reply_conn: Arc<ConnInfo>,
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
+    /// With [`Request::undecoded`] only the first operation.
     pub(crate) args: CompoundArgs,
+    /// The arguments as received, if they have more than [`limits::OPS_KEPT_DECODED`] operations.
+    pub(crate) undecoded: Option<Bytes>,
     /// Its key in the duplicate request cache, if its reply is kept there (NFSv4.0).
     pub(crate) key: Option<CallKey>,
     /// Bytes of the request, RPC header included.
     pub(crate) bytes: usize,
     /// Digest of caller and operations after the SEQUENCE.
     pub(crate) fingerprint: u64,
-    pub(crate) parked: Parked,
+    pub(crate) parked: Arc<Parked>,
+}
+
+impl Request {
+    /// The request with all its operations. They are decoded for each run and not kept while the request waits: some take 44 times the
+    /// memory that they took on the wire. `None`: they do not decode.
+    pub(super) fn decoded(&self) -> Option<Request> {
+        let body = self.undecoded.clone()?;
+        let args = CompoundArgs::decode_limited(&mut Reader::new(body), limits::OPS_MAX).ok()?;
+        Some(Request { args, undecoded: None, ..self.clone() })
+    }
 }
 
 /// What SEQUENCE decides.

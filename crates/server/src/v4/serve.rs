@@ -2,7 +2,7 @@
 
 use super::compound::run;
 use super::reply::Reply;
-use super::request::{Parked, Request};
+use super::request::Request;
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::fnv;
@@ -26,7 +26,7 @@ pub(crate) async fn compound(
 ) -> Response {
     let principal = Principal::of(&call.cred);
     let mut reader = Reader::new(body.clone());
-    let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
+    let Ok(mut args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
         return Response::GarbageArgs;
     };
     let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
@@ -44,6 +44,11 @@ pub(crate) async fn compound(
     };
     let (conn_id, reply_conn, bytes) = (conn.id(), conn.clone(), call.message_bytes);
     let fingerprint = fingerprint(principal, &args, &body);
+    let undecoded = (args.ops.len() > limits::OPS_KEPT_DECODED).then(|| body.clone());
+    if undecoded.is_some() {
+        args.ops.truncate(1);
+        args.ops.shrink_to_fit();
+    }
     executor
         .answer(conn, call, body, plan, move |caller, key| Request {
             conn: conn_id,
@@ -53,8 +58,9 @@ pub(crate) async fn compound(
             bytes,
             fingerprint,
             args,
+            undecoded,
             key,
-            parked: Parked::default(),
+            parked: Arc::default(),
         })
         .await
 }
@@ -73,7 +79,13 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
 
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
-        run(sh, self)
+        if self.undecoded.is_none() {
+            return run(sh, self);
+        }
+        match self.decoded() {
+            Some(whole) => run(sh, &whole),
+            None => Reply::failed(&self.args.tag, None, NfsStat::NFS4ERR_SERVERFAULT),
+        }
     }
 
     fn still_waits(&self, sh: &Shared) -> bool {
