@@ -3,7 +3,8 @@
 //! A change attribute is the wall clock's time plus a floor ([`crate::change`]). When a reading is earlier than the one before
 //! it, the floor grows by the difference and a little more. So everything derived from the clock from now on exceeds all that was
 //! derived before. Setting the clock forward needs nothing. When the floor grows it is saved, so that the next start has it. The
-//! time of saving tells the next start whether the clock was set back while nothing was served.
+//! time of saving, and after an unclean stop that of the last transaction at the marker, tell the next start whether the clock was set
+//! back while nothing was served.
 //!
 //! Steps of less than [`STEP_NS`] need nothing, either: an object is remembered for longer
 //! ([`crate::change::REMEMBER_NS`]), and its remembered value counts up.
