@@ -136,7 +136,7 @@ fn read_or_lock(locks: bool) {
     assert!(!refused.status.success(), "it is root's: {refused:?}");
     fs::set_permissions(dir.join("f"), Permissions::from_mode(0o644)).unwrap();
     assert!(at.state("changes on their way") > 0, "the server has not heard of it");
-    let done = if locks { do_as(BOB, "flock", &["f", "true"]).unwrap() } else { read() };
+    let done = if locks { do_as(BOB, "flock", &["-s", "f", "true"]).unwrap() } else { read() };
     assert!(done.status.success() && (locks || done.stdout == b"text"), "{done:?}");
     assert_eq!(at.unmount(), Vec::<String>::new());
 }
