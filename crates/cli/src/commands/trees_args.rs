@@ -77,7 +77,8 @@ pub struct SyncTreeArgs {
     /// Do not set owners and groups (the default unless root)
     #[arg(long)]
     pub no_owner: bool,
-    /// Ignore on both sides what matches this shell pattern; may be given more than once
+    /// Ignore on both sides what matches this shell pattern; may be given more than once. A directory that holds such an
+    /// object is not removed
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// Ignore what matches a pattern in this file, one a line

@@ -187,6 +187,78 @@ fn sync_tree_makes_the_destination_as_the_source_is() {
     }
 }
 
+/// `old` is not in the source, and `other` is a file there; both hold what is excluded.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn sync_tree_removes_nothing_that_is_excluded() {
+    let rig = Rig::new();
+    let local = rig.dir.path().join("local");
+    fs::create_dir(&local).expect("a directory");
+    let source = "mkdir -p from; cd from; echo new > new; echo file > other";
+    let dest = "mkdir -p to/old/sub/deep to/old/gone to/other/sub; cd to; \
+        for f in old/secret.key old/x old/sub/deep/a.key old/sub/y old/gone/z other/b.key other/sub/w; do echo $f > $f; done";
+    let kept = [
+        "new",
+        "old",
+        "old/secret.key",
+        "old/sub",
+        "old/sub/deep",
+        "old/sub/deep/a.key",
+        "other",
+        "other/b.key",
+    ];
+    for version in VERSIONS {
+        for push in [true, false] {
+            let what = format!("{version}, to the server: {push}");
+            rig.shell("rm -rf from to");
+            shell_in(&local, "rm -rf from to");
+            let here = local.join(if push { "from" } else { "to" });
+            let there = rig.url(if push { "to" } else { "from" }, version);
+            let (from, to, at) = match push {
+                true => (path(&here), there.as_str(), rig.at("to")),
+                false => (there.as_str(), path(&here), here.clone()),
+            };
+            shell_in(&local, if push { source } else { dest });
+            rig.shell(if push { dest } else { source });
+            let sync = |options: &[&str]| said(landfast().arg("sync-tree").args(options).args([from, to]));
+            let before = names(&at);
+            // Without --delete nothing in the way of the file is removed either.
+            let end = sync(&["--exclude", "*.key"]);
+            assert_eq!(end.code, Some(1), "{what}: {end:?}");
+            assert!(before.iter().all(|name| at.join(name).exists()), "{what}: {end:?}");
+            assert!(end.errors().starts_with("sync-tree: other: not sent: "), "{what}: {end:?}");
+            for dry_run in [true, false] {
+                let dry: &[&str] = if dry_run { &["--dry-run"] } else { &[] };
+                let end = sync(&[&["--delete", "-v", "--exclude", "*.key"], dry].concat());
+                assert_eq!(end.code, Some(1), "{what}: {end:?}");
+                let named: Vec<&str> = end
+                    .err
+                    .split(|b| *b == b'\n')
+                    .filter_map(|l| std::str::from_utf8(l).ok()?.split(": ").nth(1))
+                    .collect();
+                assert_eq!(named, ["old", "other"], "{what}: {end:?}");
+                let removed: Vec<String> = end
+                    .text()
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("remove "))
+                    .map(str::to_owned)
+                    .collect();
+                for name in ["old/x", "old/sub/y", "old/gone", "other/sub"] {
+                    assert!(removed.iter().any(|r| r == name), "{what}: {name}: {end:?}");
+                }
+            }
+            assert_eq!(names(&at), kept.map(PathBuf::from), "{what}");
+            // Only the file in the place of a directory is a failure.
+            let end = sync(&["--delete", "--exclude", "*.key", "--exclude", "other"]);
+            assert_eq!(end.code, Some(0), "{what}: {end:?}");
+            assert!(end.errors().starts_with("sync-tree: old: the directory is kept, "), "{what}: {end:?}");
+            let end = sync(&["--delete"]);
+            assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{what}: {end:?}");
+            assert_eq!(names(&at), ["new", "other"].map(PathBuf::from), "{what}");
+        }
+    }
+}
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {

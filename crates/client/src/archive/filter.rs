@@ -96,6 +96,11 @@ impl Filter {
         Ok(parts.split_off(self.strip))
     }
 
+    /// Whether names may be excluded.
+    pub(crate) fn has_patterns(&self) -> bool {
+        !self.exclude.is_empty()
+    }
+
     /// As GNU tar by default: a pattern matches the whole name, the part after any `/`, or a parent directory. Wildcards match
     /// `/`.
     pub(crate) fn excludes(&self, name: &[u8]) -> bool {

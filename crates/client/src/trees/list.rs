@@ -27,13 +27,22 @@ impl Tree {
         let mut walk = local::Walk::new(top, Vec::new(), options);
         while let Some(found) = walk.next() {
             match found {
-                Ok(found) if filter.excludes(&found.path) => walk.pass_over(),
+                Ok(found) if filter.excludes(&found.path) => {
+                    tree.holds_excluded(parent_path(&found.path));
+                    walk.pass_over();
+                }
                 Ok(found) => {
                     on_progress(1);
                     tree.nodes.insert(found.path, Node::new(found.meta, found.text.into(), None));
                 }
-                Err(e) if filter.excludes(&e.path) => {}
-                Err(e) => tree.failures.push((e.path, e.error.to_string())),
+                Err(e) if filter.excludes(&e.path) => tree.holds_excluded(parent_path(&e.path)),
+                Err(e) => {
+                    // What it holds is not known.
+                    if filter.has_patterns() {
+                        tree.holds_excluded(&e.path);
+                    }
+                    tree.failures.push((e.path, e.error.to_string()));
+                }
             }
         }
         tree.link();
@@ -56,19 +65,26 @@ impl Tree {
             let start = Start { path: Vec::new(), fh: top.fh.clone(), first_page: top.first_page.clone() };
             let walk = WalkOptions { texts: true, ..WalkOptions::default() };
             nfs.walk_from([start], walk, |listing| match listing.entries {
+                // The walk enters excluded directories as well.
+                entries if filter.excludes(&listing.path) => drop(entries),
                 Outcome::Committed(entries) => {
                     on_progress(entries.len() as u64);
                     for entry in entries {
                         let path = join(&listing.path, &entry.name);
-                        if !filter.excludes(&path) {
+                        if filter.excludes(&path) {
+                            tree.holds_excluded(&listing.path);
+                        } else {
                             let text = entry.text.unwrap_or_default();
                             tree.nodes.insert(path, Node::new(entry.meta, text, entry.fh));
                         }
                     }
                 }
-                other if filter.excludes(&listing.path) => drop(other),
                 other => {
                     if let Err(e) = other.into_result() {
+                        // What it holds is not known.
+                        if filter.has_patterns() {
+                            tree.holds_excluded(&listing.path);
+                        }
                         tree.failures.push((listing.path, error_text(&e)));
                     }
                 }

@@ -11,7 +11,7 @@ use landfast_nfs::v4::FileType;
 use super::contents::{ByPath, Contents};
 use super::diff::{Compare, What, of_pair};
 use super::tree::{Node, Tree, parent_path};
-use crate::fs::{Owner, Xattr};
+use crate::fs::{Owner, Xattr, join};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
@@ -39,6 +39,11 @@ pub struct Plan {
     /// Objects that need only their attributes set.
     pub set: Vec<Vec<u8>>,
     pub xattrs: Vec<XattrChange>,
+    /// Directories that are not in the source but stay, because something in them is excluded. What is listed in them is
+    /// removed. A directory in one of these is not named.
+    pub kept: Vec<Vec<u8>>,
+    /// Objects that are not sent, because such a directory has their name.
+    pub blocked: Vec<Vec<u8>>,
     /// Directories that are equal now, but whose attributes must be set again because something in them changes.
     pub touched: BTreeSet<Vec<u8>>,
 }
@@ -115,8 +120,12 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
             continue;
         };
         if x.meta.kind != y.meta.kind {
-            plan.remove.push(path.clone());
-            send.insert(path.clone());
+            if dest.with_excluded.contains(path) {
+                plan.blocked.push(path.clone());
+            } else {
+                plan.remove.push(path.clone());
+                send.insert(path.clone());
+            }
             continue;
         }
         // An owner's name cannot be compared with a number.
@@ -156,12 +165,21 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
         .map(|(path, _)| path.clone())
         .collect();
     send.extend(groups);
+    send.retain(|path| plan.blocked.binary_search(path).is_err());
     if options.delete {
         for (path, _) in dest.nodes.iter().filter(|(path, _)| !source.nodes.contains_key(*path)) {
             // What is in a directory that goes goes with it.
-            if dest.is_dir(parent_path(path)) && source.is_dir(parent_path(path)) {
+            if !dest.is_dir(parent_path(path)) || !source.is_dir(parent_path(path)) {
+                continue;
+            }
+            if dest.with_excluded.contains(path) {
+                plan.kept.push(path.clone());
+            } else {
                 plan.remove.push(path.clone());
             }
+        }
+        for dir in plan.kept.iter().chain(&plan.blocked) {
+            plan.remove.extend(removable_in(dest, dir));
         }
         plan.remove.sort();
     }
@@ -178,6 +196,15 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
     plan.send = send.into_iter().collect();
     plan.set = set.into_iter().collect();
     plan
+}
+
+/// What can be removed of a directory that holds something excluded.
+fn removable_in<'a>(dest: &'a Tree, dir: &[u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let below = join(dir, b"");
+    let from = dest.nodes.range(below.clone()..).map(|(path, _)| path);
+    from.take_while(move |path| path.starts_with(&below))
+        .filter(|path| dest.with_excluded.contains(parent_path(path)) && !dest.with_excluded.contains(*path))
+        .cloned()
 }
 
 #[cfg(test)]
@@ -251,6 +278,30 @@ mod tests {
         assert_eq!(planned(&source, &dest, false), "- /a; > / /a; = ");
         let dest = [("", 'd', 0), ("a", 'd', 0), ("a/x", 'f', 0)];
         assert_eq!(planned(&[("", 'd', 0), ("a", 'f', 1)], &dest, true), "- /a; > / /a; = ");
+    }
+
+    #[test]
+    fn a_directory_that_holds_something_excluded_stays() {
+        let all = [
+            ("", 'd', 0),
+            ("a", 'd', 0),
+            ("a/b", 'd', 0),
+            ("a/b/f", 'f', 1),
+            ("a/c", 'd', 0),
+            ("a-", 'f', 1),
+        ];
+        let mut dest = tree(&all);
+        dest.holds_excluded(b"a/b");
+        let options = |delete| PlanOptions { delete, owners: true };
+        let paths = |paths: &[&str]| paths.iter().map(|p| p.as_bytes().to_vec()).collect::<Vec<_>>();
+        let gone = plan(&tree(&[("", 'd', 0)]), &dest, options(true), None);
+        assert_eq!((gone.remove, gone.kept), (paths(&["a-", "a/b/f", "a/c"]), paths(&["a"])));
+        // `a` is the first name of a file, whose other name is sent.
+        let source = tree(&[("", 'd', 0), ("a", 'h', 11), ("b", 'h', 11)]);
+        let blocked = plan(&source, &dest, options(true), None);
+        assert_eq!((blocked.remove, blocked.blocked), (paths(&["a-", "a/b/f", "a/c"]), paths(&["a"])));
+        assert_eq!(blocked.send, paths(&["", "b"]));
+        assert!(plan(&source, &dest, options(false), None).remove.is_empty());
     }
 
     #[test]

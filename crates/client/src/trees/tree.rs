@@ -1,6 +1,6 @@
 //! A whole tree, by path. No I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,12 +50,22 @@ pub struct Tree {
     pub nodes: BTreeMap<Vec<u8>, Node>,
     /// Paths that could not be listed, and why.
     pub failures: Vec<(Vec<u8>, String)>,
+    /// Directories that hold something excluded, directly or further down. They are not removed.
+    pub(super) with_excluded: BTreeSet<Vec<u8>>,
     pub(super) origin: Origin,
 }
 
 impl Tree {
     pub(super) fn new(origin: Origin) -> Tree {
-        Tree { nodes: BTreeMap::new(), failures: Vec::new(), origin }
+        Tree { nodes: BTreeMap::new(), failures: Vec::new(), with_excluded: BTreeSet::new(), origin }
+    }
+
+    /// Notes that a directory holds something excluded, and so do all directories above it.
+    pub(super) fn holds_excluded(&mut self, dir: &[u8]) {
+        let mut at = dir;
+        while self.with_excluded.insert(at.to_vec()) && !at.is_empty() {
+            at = parent_path(at);
+        }
     }
 
     /// An empty tree on a server, without even a top.
