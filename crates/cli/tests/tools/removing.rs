@@ -103,6 +103,49 @@ fn rm_leaves_the_top_of_an_export_and_ends_as_gnu_when_typed_wrongly() {
     assert!(nobody.errors().starts_with("rm: `http://x/`"), "{nobody:?}");
 }
 
+/// With two exports the top of each has a name in the directory above it, which the server makes up.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn rm_leaves_the_top_of_each_of_several_exports() {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let dir = fs::canonicalize(dir.path()).map(|at| (at, dir)).expect("a path");
+    let mut text = "listen = \"127.0.0.1:0\"\n".to_owned();
+    for name in ["one", "two"] {
+        let at = dir.0.join(name);
+        fs::create_dir_all(at.join("d")).expect("a directory");
+        fs::write(at.join("d/f"), b"kept").expect("a file");
+        text += &format!(
+            "[[export]]\npath = \"{}\"\nname = \"/{name}\"\ndurability = \"sync\"\n\
+             clients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\"] }}]\n",
+            at.display()
+        );
+    }
+    let file = dir.0.join("landfast.toml");
+    fs::write(&file, text).expect("a file");
+    let server = Serving::configured(&file);
+    for version in VERSIONS {
+        let top = |name: &str| match version {
+            "3" => path(&dir.0.join(name)).to_owned(),
+            _ => format!("/{name}"),
+        };
+        let base = format!("nfs://{}", server.address());
+        let before = names(&dir.0.join("one"));
+        for args in [&["rm", "-r"][..], &["rm", "-rf"]] {
+            let url = format!("{base}{}?version={version}", top("one"));
+            let end = said(landfast().args(args).arg(&url));
+            assert_eq!(end.code, Some(1), "{version}: {end:?}");
+            assert!(end.errors().contains("this is the top of the export"), "{version}: {end:?}");
+            assert_eq!(names(&dir.0.join("one")), before, "{version}: {end:?}");
+        }
+        // What is below it goes.
+        let url = format!("{base}{}/d?version={version}", top("two"));
+        let end = said(landfast().args(["rm", "-r", &url]));
+        assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{version}: {end:?}");
+        assert!(!dir.0.join("two/d").exists(), "{version}");
+        fs::create_dir(dir.0.join("two/d")).expect("a directory");
+    }
+}
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_rm_says_what_it_did() {

@@ -193,6 +193,10 @@ async fn remove_batch(
                     complain(tool, operand, "Is a directory");
                     continue;
                 }
+                if args.recursive && meta.is_dir() && meta.fsid != Meta::of(&above.attrs).fsid {
+                    complain(tool, operand, TOP);
+                    continue;
+                }
                 let Some(first) = may_go(journal, *number, &own.fh.0) else {
                     complain(
                         tool,
