@@ -156,6 +156,8 @@ enum Fact<'a> {
     Ours(&'a [u8]),
     /// Under this name an existing object stays instead of the member.
     Left(&'a [u8]),
+    /// The member of this name failed. What has the name is another object, or a part of the member.
+    Failed(&'a [u8]),
 }
 
 /// An object with a temporary name.
@@ -182,6 +184,10 @@ enum MemberOutcome {
 
 impl Writer<'_> {
     fn failed(&mut self, path: &[u8], why: MemberError) {
+        let whole = matches!(why.cause, Cause::Unset | Cause::Xattrs(_) | Cause::Parent);
+        if !whole && !matches!(why.kind, Some(Kind::Dir | Kind::HardLink)) {
+            self.remember(&Fact::Failed(path));
+        }
         self.progress.failed(path, &why);
         self.report.fail(path, &why);
     }
@@ -272,6 +278,10 @@ impl Writer<'_> {
                 Verdict::Refuse(why) => return Err(why),
                 Verdict::Replace if self.how.under_other_names => {}
                 Verdict::Replace => {
+                    // An older object goes only if the link can be made.
+                    if member.kind == Kind::HardLink {
+                        self.may_link(&member.link)?;
+                    }
                     unlinkat(&*dir, &name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
                 }
             }
@@ -542,12 +552,21 @@ impl Writer<'_> {
         Ok(MemberOutcome::Made(0))
     }
 
+    /// Whether what has this name is the member of this name.
+    fn may_link(&self, to: &[u8]) -> Result<(), MemberError> {
+        if self.knows(&Fact::Left(to))? {
+            return Err(MemberError::left_out(to));
+        }
+        if self.knows(&Fact::Failed(to))? {
+            return Err(MemberError::link_to_failed(to));
+        }
+        Ok(())
+    }
+
     fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<MemberOutcome, MemberError> {
         let mut names = components(&member.link).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(target) = names.pop() else { return Err(MemberError::from("a hard link to a directory")) };
-        if self.knows(&Fact::Left(&member.link))? {
-            return Err(MemberError::left_out(&member.link));
-        }
+        self.may_link(&member.link)?;
         let keep = self.dirs.clone();
         let from = self.enter(&names);
         self.dirs = keep;

@@ -372,6 +372,7 @@ impl Engine {
             }
             Event::Skipped => self.report.skipped += 1,
             Event::Rejected(path, why) => {
+                self.plan.unread_member(&path);
                 self.progress.failed(&path, &why);
                 self.report.fail(&path, &why);
             }

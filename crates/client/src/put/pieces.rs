@@ -138,7 +138,7 @@ pub(super) async fn open<P>(
                 }
             }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
-                Existing::Keep => return Err(Trouble::other("File exists")),
+                Existing::Keep => return Err(Trouble::Refused(MemberError::exists())),
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
                     match stepwise::look(session, task, over).await? {

@@ -32,6 +32,7 @@ use super::ownership::Ownership;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, MemberError};
 use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
+use crate::archive::components;
 use crate::compound::detached;
 use crate::fs::Original;
 use crate::fs::Xattr;
@@ -484,7 +485,7 @@ impl<P: Default> Plan<P> {
                 return self.plan_existing_dir(id, job);
             }
             Some(Name::Other | Name::Ours | Name::Pinned { .. }) if self.existing == Existing::Keep => {
-                return self.reject(job, "File exists");
+                return self.reject(job, MemberError::exists());
             }
             // An earlier link in the archive leads to the object that is there now.
             Some(Name::Pinned { last, .. }) => {
@@ -661,6 +662,9 @@ impl<P: Default> Plan<P> {
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
         if self.tree.is_kept(dir, name) {
             return self.fail(id, MemberError::left_out(&path.join(&b'/')));
+        }
+        if self.tree.has_failed(&path) {
+            return self.fail(id, MemberError::link_to_failed(&path.join(&b'/')));
         }
         let known = self.tree.name(dir, name);
         if let Some(e) = self.tree.unread() {
@@ -1050,7 +1054,7 @@ impl<P: Default> Plan<P> {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
                     self.tree.set_name(dir, name, Name::Other);
                 }
-                self.fail(id, "File exists");
+                self.fail(id, MemberError::exists());
             }
             (SlowDone::Dir(fh, existed), Some(child)) => {
                 let job = self.item_mut(id).and_then(|item| item.job.as_mut());
@@ -1157,7 +1161,31 @@ impl<P: Default> Plan<P> {
         if let Some(number) = job.sent {
             self.sent.insert(number, None);
         }
+        self.note_failure(&job, &result);
         self.settled.push(Settled { job, result, implied });
+    }
+
+    /// A hard link to a member that failed would be one to an older object, or to a part of the member.
+    fn note_failure(&mut self, job: &Job<P>, result: &Result<Success, MemberError>) {
+        if matches!(job.make, Make::Dir | Make::Link(_)) {
+            return;
+        }
+        match result {
+            Err(why) if why.is_incomplete() || why.cause == Cause::Parent => {}
+            // GNU tar, too, makes links to the object that stays.
+            Err(why) if self.existing == Existing::Keep && why.is_existing() => {}
+            Err(_) => self.tree.fail(&job.path),
+            // In an archive, a link is one to the latest member of a name. Of `cp`'s sources it may be one to the other.
+            Ok(Success::Made) if self.over().is_none() => self.tree.forget_failure(&job.path),
+            Ok(_) => {}
+        }
+    }
+
+    /// The source could not give this member.
+    pub(super) fn unread_member(&mut self, name: &[u8]) {
+        if let Ok(path) = components(name) {
+            self.tree.fail(&path);
+        }
     }
 
     fn new_item(&mut self, item: Item<P>) -> ItemId {

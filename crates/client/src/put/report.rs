@@ -36,7 +36,8 @@ pub enum Cause {
     JustMade,
     /// The object is complete, but extended attributes could not be set.
     Xattrs(NfsStat),
-    /// A hard link to a member that was not extracted, because an existing object stays ([`super::existing::When::Never`]).
+    /// A hard link to a member that was not extracted, because it failed or an existing object stays
+    /// ([`super::existing::When::Never`]).
     LeftOut,
     /// The existing object is the source itself.
     SameFile,
@@ -85,6 +86,23 @@ impl MemberError {
         let there = path.escape_ascii();
         let text = format!("the file of which it is another name was not copied: `{there}` was there");
         MemberError::new(Cause::LeftOut, text)
+    }
+
+    /// For a hard link to the member at `path`, which failed: what has that name now is not that member, or not all of it.
+    pub(crate) fn link_to_failed(path: &[u8]) -> MemberError {
+        MemberError::new(
+            Cause::LeftOut,
+            format!("it is a hard link to `{}`, which failed", path.escape_ascii()),
+        )
+    }
+
+    /// For a member whose name exists, where existing objects stay.
+    pub(crate) fn exists() -> MemberError {
+        MemberError::new(Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST), "File exists")
+    }
+
+    pub(crate) fn is_existing(&self) -> bool {
+        matches!(self.cause, Cause::Refused(_, NfsStat::NFS4ERR_EXIST))
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) struct Tree {
     records: Records,
     /// How many may be in memory.
     most: usize,
+    /// Some member has failed.
+    any_failed: bool,
     /// What could not be read back.
     unread: Option<OverflowError>,
     /// Directories that are to be listed.
@@ -95,6 +97,7 @@ impl Tree {
             keys: Keys::default(),
             records,
             most,
+            any_failed: false,
             unread: None,
             wanted: Vec::new(),
             finals_at: 0,
@@ -189,6 +192,32 @@ impl Tree {
     pub(super) fn is_kept(&mut self, dir: DirId, name: &Bytes) -> bool {
         let kept = self.settled.get(self.kept_key(dir, name));
         self.read(kept).flatten().is_some()
+    }
+
+    fn failed_key(&self, path: &[Bytes]) -> Key {
+        self.keys.of((path.join(&b'/'), "failed"))
+    }
+
+    /// Remembers that the member at this path has failed, so that no hard link is made to what has its name.
+    pub(super) fn fail(&mut self, path: &[Bytes]) {
+        self.any_failed = true;
+        self.settled.insert(self.failed_key(path), OTHER);
+    }
+
+    /// A later member at this path was made.
+    pub(super) fn forget_failure(&mut self, path: &[Bytes]) {
+        if self.any_failed {
+            let forgotten = self.settled.remove(self.failed_key(path));
+            self.read(forgotten);
+        }
+    }
+
+    pub(super) fn has_failed(&mut self, path: &[Bytes]) -> bool {
+        if !self.any_failed {
+            return false;
+        }
+        let failed = self.settled.get(self.failed_key(path));
+        self.read(failed).flatten().is_some()
     }
 
     /// Writes directories to the temporary file while there are too many in memory. Only between members: nobody may have

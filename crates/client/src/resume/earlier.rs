@@ -105,7 +105,10 @@ impl MembersSoFar {
             .filter(|name| !name.is_empty())
             .map(bytes::Bytes::copy_from_slice)
             .collect();
-        let linked = member.kind == Kind::HardLink && self.again.has(key.path(&member.link)).unwrap_or(true);
+        // If the journal does not have the first name, that copy failed, and this is a link to what there was of it.
+        let first = (member.kind == Kind::HardLink).then(|| key.path(&member.link));
+        let linked = first
+            .is_some_and(|first| !before.objects.has_path(first) || self.again.has(first).unwrap_or(true));
         if before.objects.has(own, key.object(member)) && !linked && destination.has(key, &names, member) {
             self.done.add(own);
             return EarlierResult::Done;
@@ -257,6 +260,18 @@ mod tests {
         assert_eq!(run(false, &[&changed, &b]), [NotDone, NotDone]);
         assert_eq!(run(false, &[&a, &changed]), [Done, JustMade]);
         assert_eq!(run(false, &[&member("t/c", Kind::File, 1, "")]), [NotDone]);
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_failed_is_not_done() {
+        let (a, b) = (member("t/a", Kind::File, 1, ""), member("t/b", Kind::HardLink, 0, "t/a"));
+        let mut before = DoneBefore::default();
+        before.objects.insert(KEY.path(&b.path), KEY.object(&b));
+        let destination = Destination::here(|_, _| true);
+        let mut so_far = MembersSoFar::default();
+        for m in [&a, &b] {
+            assert_eq!(so_far.object(KEY, (&before, &destination), m), EarlierResult::NotDone);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::copying::local;
 use crate::trees::shell_in;
 use crate::{Rig, landfast, path, said};
 use landfast_client::resume::Summary;
-use landfast_nfs::v3::proc::REMOVE;
+use landfast_nfs::v3::proc::{READ, REMOVE, WRITE};
 use landfast_nfs::v4::args::{CreateType, OpenHow};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat};
@@ -14,9 +14,10 @@ use landfast_xdr::Bytes;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -269,5 +270,115 @@ impl<F: FnMut() + Send> Mood for OnRemove<F> {
             (self.0)();
         }
         Old::Pass
+    }
+}
+
+/// The data of `a`.
+const DATA: &[u8] = b"the data of a and b";
+
+/// Every read fails, or every WRITE of this data, while it is set.
+struct Fails {
+    reads: bool,
+    on: Arc<AtomicBool>,
+}
+
+impl Mood for Fails {
+    fn act(&mut self, call: &CompoundArgs) -> Act {
+        let fails = |op: &ArgOp| match op {
+            ArgOp::Read(_) => self.reads,
+            ArgOp::Write(write) => !self.reads && write.data == DATA,
+            _ => false,
+        };
+        let at = call.ops.iter().position(fails).filter(|_| self.on.load(Ordering::SeqCst));
+        at.map_or(Act::Pass, |at| Act::Fail(at, NfsStat::NFS4ERR_IO))
+    }
+
+    fn procedure(&mut self, procedure: u32, arguments: Bytes) -> Old {
+        let fails = match self.reads {
+            true => procedure == READ,
+            false => procedure == WRITE && arguments.windows(DATA.len()).any(|part| part == DATA),
+        };
+        // IO.
+        if fails && self.on.load(Ordering::SeqCst) { Old::Fail(5) } else { Old::Pass }
+    }
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn no_hard_link_is_made_to_a_file_that_failed() {
+    let rig = Rig::new();
+    let local = local(&rig);
+    shell_in(
+        &local,
+        "mkdir t; cd t; printf 'the data of a and b' > a; ln a b; echo c > c; cd ..; tar --sort=name -cf t.tar t",
+    );
+    for version in ["4.2", "3"] {
+        for command in ["cp", "untar"] {
+            let what = format!("{command}, {version}");
+            rig.shell("rm -rf to; mkdir to");
+            let on = Arc::new(AtomicBool::new(true));
+            let to = moody(&rig, "to", version, Box::new(Fails { reads: false, on: on.clone() }));
+            let journal = local.join(format!("{command}{version}"));
+            let (tree, archive) = (local.join("t"), local.join("t.tar"));
+            let run = || {
+                let args = match command {
+                    "cp" => ["cp", "-a", "--resume", path(&journal), path(&tree), &to],
+                    _ => ["untar", "-p", "--resume", path(&journal), path(&archive), &to],
+                };
+                said(landfast().args(args))
+            };
+            let end = run();
+            assert_eq!(end.code, Some(1), "{what}: {end:?}");
+            assert!(end.errors().contains("t/b"), "{what}: {end:?}");
+            assert!(!rig.at("to/t/b").exists(), "{what}: {end:?}");
+            assert_eq!(fs::read(rig.at("to/t/c")).expect("a file"), b"c\n", "{what}");
+            on.store(false, Ordering::SeqCst);
+            for second in [true, false] {
+                let end = run();
+                assert_eq!(end.code, Some(0), "{what}: {end:?}");
+                // The third one has nothing to do and says so.
+                assert!(!second || end.errors().is_empty(), "{what}: {end:?}");
+                for name in ["a", "b"] {
+                    assert_eq!(fs::read(rig.at("to/t").join(name)).expect("a file"), DATA, "{what}: {name}");
+                }
+            }
+        }
+    }
+}
+
+/// Nor to an older file of its name, where the source could not be read.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn no_hard_link_is_made_to_an_older_file_in_place_of_one_that_cannot_be_read() {
+    let rig = Rig::new();
+    let local = local(&rig);
+    rig.shell("mkdir t; cd t; printf 'the data of a and b' > a; ln a b");
+    for version in ["4.2", "3"] {
+        let on = Arc::new(AtomicBool::new(true));
+        let from = moody(&rig, "t", version, Box::new(Fails { reads: true, on }));
+        // With another version than the source's, the server is not asked to copy.
+        let other = if version == "4.2" { "4.1" } else { version };
+        for command in ["cp", "sync-tree"] {
+            let name = format!("{command}-{version}");
+            let (here, there) = (local.join(&name), rig.at(&name));
+            for (dest, at) in [(path(&here).to_owned(), &here), (rig.url(&name, other), &there)] {
+                let what = format!("{command} {dest}");
+                let older = "mkdir t; for f in a b t/a t/b; do echo older $f > $f; done";
+                fs::create_dir(at).expect("a directory");
+                shell_in(at, older);
+                let args = match command {
+                    "cp" => ["cp", "-a", &from, &dest],
+                    _ => ["sync-tree", "-v", &from, &dest],
+                };
+                let end = said(landfast().args(args));
+                assert_eq!(end.code, Some(1), "{what}: {end:?}");
+                let names = if command == "cp" { ["t/a", "t/b"] } else { ["a", "b"] };
+                for name in names {
+                    let data = fs::read_to_string(at.join(name));
+                    let same = data.as_ref().is_ok_and(|data| *data == format!("older {name}\n"));
+                    assert!(same, "{what}: {name}: {data:?} {end:?}");
+                }
+            }
+        }
     }
 }
