@@ -280,9 +280,13 @@ impl Engine {
             if let Some(trouble) = self.plan.trouble() {
                 self.progress.warning(&trouble.to_string());
             }
-            if self.hopeless.is_some() && !ended {
+            if let Some(status) = self.hopeless.filter(|_| !ended) {
                 ended = true;
-                before = Vec::new().into_iter().enumerate();
+                for (number, event) in std::mem::replace(&mut before, Vec::new().into_iter().enumerate()) {
+                    if let (true, Event::Member(sent)) = (members.contains(&(number as u32)), event) {
+                        self.fail(&sent.member, &not_finished(status));
+                    }
+                }
                 give_up(&mut reading);
             }
             if (self.fatal.is_some() || self.hopeless.is_some()) && self.batches + self.tasks == 0 {
@@ -331,7 +335,8 @@ impl Engine {
         }
         drop(reading.events);
         if let Some(e) = self.fatal.take() {
-            self.plan.abandon(&e.to_string().into());
+            let why = e.to_string().into();
+            self.plan.abandon(&why, &why);
             self.count_settled();
             self.report.stopped = Some(e.to_string());
             return (self.report, Some(e.into()));
@@ -340,7 +345,7 @@ impl Engine {
             return (self.report, Some(FatalError::Another(e)));
         }
         if let Some(status) = self.hopeless {
-            self.plan.abandon(&not_begun());
+            self.plan.abandon(&not_begun(), &not_finished(status));
             self.count_settled();
             self.report.stopped = Some(words(status).to_owned());
         }
@@ -393,14 +398,18 @@ impl Engine {
         false
     }
 
+    /// Reports a failure of a member that is not settled by the plan.
+    fn fail(&mut self, member: &Member, why: &MemberError) {
+        let why = MemberError { kind: Some(member.kind), ..why.clone() };
+        self.progress.failed(&member.path, &why);
+        self.report.fail(&member.path, &why);
+    }
+
     fn job(&mut self, pending: PendingMember) -> Job<MemberState> {
         let PendingMember { member, path, target, agreed, data, item, part } = pending;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
-            let why = stepwise::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
-            let why = MemberError { kind: Some(member.kind), ..why };
-            self.progress.failed(&member.path, &why);
-            self.report.fail(&member.path, &why);
+            self.fail(&member, &stepwise::no_xattrs(NfsStat::NFS4ERR_NOTSUPP));
         }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
         let mut cargo =
@@ -587,14 +596,19 @@ impl Engine {
             }
             Done::Slow(task, outcome) => {
                 self.tasks -= 1;
-                let done = match outcome {
-                    Ok(done) => done,
-                    Err(Trouble::Step(StepError::Fatal(e))) => {
+                let done = match (outcome, self.hopeless) {
+                    (Ok(SlowDone::Failed(why)), Some(status))
+                        if why.cause == Cause::NotBegun && task.begun =>
+                    {
+                        SlowDone::Failed(not_finished(status))
+                    }
+                    (Ok(done), _) => done,
+                    (Err(Trouble::Step(StepError::Fatal(e))), _) => {
                         let why = e.to_string();
                         self.fatal.get_or_insert(e);
                         SlowDone::Failed(why.into())
                     }
-                    Err(e) => SlowDone::Failed(e.into()),
+                    (Err(e), _) => SlowDone::Failed(e.into()),
                 };
                 let task = *task;
                 self.plan.slow_done(task.id, task.job, done);
@@ -734,6 +748,12 @@ impl Engine {
 /// The error of members that are not started any more.
 fn not_begun() -> MemberError {
     MemberError::new(Cause::NotBegun, "not begun")
+}
+
+/// The error of members of which something was executed, but which nothing more is done for. An older object of the name may be gone.
+fn not_finished(status: NfsStat) -> MemberError {
+    let text = format!("begun, and not finished: {}", words(status));
+    MemberError::new(Cause::Refused(OpNum::OPEN, status), text)
 }
 
 fn words(status: NfsStat) -> &'static str {

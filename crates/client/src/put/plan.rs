@@ -176,6 +176,8 @@ pub(super) struct SlowTask<P> {
     pub(super) exact_spelling: bool,
     /// A directory that the archive does not name. It replaces nothing.
     pub(super) implied: bool,
+    /// The server has changed something for it before, or may have.
+    pub(super) begun: bool,
     pub(super) leftover: Leftover,
 }
 
@@ -209,6 +211,8 @@ pub(super) struct Item<P> {
     pub(super) bits_wait: bool,
     /// Something was sent to the server for it.
     pub(super) sent: bool,
+    /// The server has changed something for it, or may have.
+    pub(super) begun: bool,
     /// The reply was lost. What has the name now was made for it, because nothing had the name before.
     pub(super) made_if_there: bool,
     /// Hard links that were made before it was planned.
@@ -532,6 +536,7 @@ impl<P: Default> Plan<P> {
             merged: false,
             bits_wait: false,
             sent: sent.is_some(),
+            begun: sent.is_some(),
             made_if_there: false,
             after_links: self.links.0,
             leftover: Leftover::Nothing,
@@ -628,6 +633,7 @@ impl<P: Default> Plan<P> {
             merged: false,
             bits_wait: false,
             sent: false,
+            begun: false,
             made_if_there: false,
             after_links: self.links.0,
             leftover: Leftover::Nothing,
@@ -1025,6 +1031,7 @@ impl<P: Default> Plan<P> {
                 replace: item.replace,
                 exact_spelling: item.exact_spelling,
                 implied: item.implied,
+                begun: item.begun,
                 leftover: std::mem::replace(&mut item.leftover, Leftover::Nothing),
             });
         }
@@ -1253,10 +1260,11 @@ impl<P: Default> Plan<P> {
         self.tree.trouble()
     }
 
-    /// Stops: every open item fails with `why`.
-    pub(super) fn abandon(&mut self, why: &MemberError) {
-        for item in self.items.iter_mut() {
-            if let Some(job) = item.take().and_then(|i| i.job) {
+    /// Stops: every open item fails with `why`, or with `begun` if something of it was executed.
+    pub(super) fn abandon(&mut self, why: &MemberError, begun: &MemberError) {
+        for item in self.items.iter_mut().filter_map(Option::take) {
+            let why = if item.begun { begun } else { why };
+            if let Some(job) = item.job {
                 self.settled.push(Settled { job, result: Err(why.clone()), implied: false });
                 self.open = self.open.saturating_sub(1);
             }

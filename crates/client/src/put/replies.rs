@@ -36,7 +36,10 @@ impl<P: Default> Plan<P> {
         let mut results = reply.results.into_iter().peekable();
         if results.by_ref().take(batch.guard).any(|r| !r.status.is_ok()) {
             self.finished(batch, 0);
-            batch.members.iter().rev().for_each(|(id, _)| self.push_first(*id));
+            for (id, _) in batch.members.iter().rev() {
+                self.not_executed(batch, *id);
+                self.push_first(*id);
+            }
             return feedback;
         }
         let mut again = Vec::new();
@@ -44,6 +47,7 @@ impl<P: Default> Plan<P> {
         for &(id, ops) in &batch.members {
             if stopped || results.peek().is_none() {
                 stopped = true;
+                self.not_executed(batch, id);
                 again.push(id);
                 continue;
             }
@@ -53,6 +57,7 @@ impl<P: Default> Plan<P> {
                 None if mine.len() == ops => self.executed(id, &mine),
                 // Fewer results than operations and no error: the outcome is unknown.
                 None => {
+                    self.begin(id);
                     self.make_slow(id);
                     again.push(id);
                 }
@@ -80,6 +85,20 @@ impl<P: Default> Plan<P> {
             self.push_first(id);
         }
         feedback
+    }
+
+    /// Something of the item was executed, or may have been.
+    fn begin(&mut self, id: ItemId) {
+        if let Some(item) = self.item_mut(id) {
+            item.begun = true;
+        }
+    }
+
+    /// A member that was sent before it was planned counts as begun until its reply has come.
+    fn not_executed(&mut self, batch: &Batch, id: ItemId) {
+        if let Some(item) = self.item_mut(id).filter(|_| batch.guard > 0) {
+            item.begun = false;
+        }
     }
 
     /// Remembers it if the copy itself was refused.
@@ -116,6 +135,7 @@ impl<P: Default> Plan<P> {
                 );
                 continue;
             }
+            self.begin(*id);
             if let Some(item) = self.item_mut(*id) {
                 item.slow = true;
                 // An existing directory does no harm. Anything else may be our own incomplete object. If it cannot be told
@@ -173,6 +193,7 @@ impl<P: Default> Plan<P> {
     fn executed(&mut self, id: ItemId, results: &[ResOp]) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Some(job) = &item.job else { return };
+        item.begun = true;
         let mut handle = None;
         let mut missing = Bitmap::default();
         let mut written = true;
@@ -229,6 +250,8 @@ impl<P: Default> Plan<P> {
         let Some(item) = self.item_mut(id) else { return };
         let mut opened = None;
         for r in results.iter().filter(|r| r.status.is_ok()) {
+            let changes = matches!(r.op, OpNum::OPEN | OpNum::CREATE | OpNum::REMOVE | OpNum::LINK);
+            item.begun |= changes;
             match &r.body {
                 ResBody::Open(open) => opened = Some((open.stateid, None)),
                 ResBody::Getfh(fh) => {
