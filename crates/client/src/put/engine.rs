@@ -576,7 +576,10 @@ impl Engine {
         };
         match feedback {
             Feedback::GoOn => self.pause = limits::BACKOFF_MIN,
-            Feedback::Pause => {
+            Feedback::Pause(refused) => {
+                if let Some(id) = refused {
+                    self.plan.paused(id, self.pause);
+                }
                 self.pause_until = Some(Instant::now() + self.pause);
                 self.pause = (self.pause * 2).min(limits::BACKOFF_MAX);
             }

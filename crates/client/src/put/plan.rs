@@ -17,6 +17,7 @@
 //! - An item is settled as done only after the server has confirmed each of its operations.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::CreateType;
@@ -215,6 +216,8 @@ pub(super) struct Item<P> {
     pub(super) begun: bool,
     /// The reply was lost. What has the name now was made for it, because nothing had the name before.
     pub(super) made_if_there: bool,
+    /// The sum of the pauses after the server refused it for the moment.
+    pub(super) waited: Duration,
     /// Hard links that were made before it was planned.
     after_links: u64,
     pub(super) leftover: Leftover,
@@ -283,6 +286,8 @@ pub(super) struct Plan<P> {
     links: (u64, u64),
     /// Items that wait for the others.
     held: Vec<ItemId>,
+    /// A member was refused for [`limits::DELAY_PATIENCE`], and nothing has been executed since.
+    pub(super) impatient: bool,
 }
 
 impl<P: Default> Plan<P> {
@@ -313,6 +318,7 @@ impl<P: Default> Plan<P> {
             journalled: false,
             links: (0, 0),
             held: Vec::new(),
+            impatient: false,
         }
     }
 
@@ -538,6 +544,7 @@ impl<P: Default> Plan<P> {
             sent: sent.is_some(),
             begun: sent.is_some(),
             made_if_there: false,
+            waited: Duration::ZERO,
             after_links: self.links.0,
             leftover: Leftover::Nothing,
         });
@@ -635,6 +642,7 @@ impl<P: Default> Plan<P> {
             sent: false,
             begun: false,
             made_if_there: false,
+            waited: Duration::ZERO,
             after_links: self.links.0,
             leftover: Leftover::Nothing,
         });

@@ -6,6 +6,8 @@
 //! - Items after the error were not executed, and are sent again in the same order.
 //! - Directories whose final attributes were not set get them in a later compound, or at the end.
 
+use std::time::Duration;
+
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody, ResOp, StableHow};
 
@@ -14,7 +16,7 @@ use super::existing::{Existing, Over, When};
 use super::pack::Batch;
 use super::plan::{Leftover, Make, Plan};
 use super::tree::ItemId;
-use crate::compound::detached;
+use crate::compound::{OpError, detached};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits;
 
@@ -22,8 +24,8 @@ use crate::limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feedback {
     GoOn,
-    /// Send nothing for a moment.
-    Pause,
+    /// Send nothing for a moment. The item that the server refused for that long, if it was one ([`Plan::paused`]).
+    Pause(Option<ItemId>),
 }
 
 impl<P: Default> Plan<P> {
@@ -61,10 +63,16 @@ impl<P: Default> Plan<P> {
                     self.make_slow(id);
                     again.push(id);
                 }
-                Some(NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE) => {
-                    feedback = Feedback::Pause;
+                Some(status @ (NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)) => {
                     self.partly(id, &mine);
-                    again.push(id);
+                    if self.has_waited(id) {
+                        self.impatient = true;
+                        let op = mine.last().map_or(OpNum::ILLEGAL, |r| r.op);
+                        self.fail(id, OpError::Failed { op, status });
+                    } else {
+                        feedback = Feedback::Pause(Some(id));
+                        again.push(id);
+                    }
                 }
                 Some(status) => {
                     self.not_copied(id, &mine);
@@ -121,7 +129,21 @@ impl<P: Default> Plan<P> {
             }
             self.push_first(*id);
         }
-        if learnt { Feedback::GoOn } else { Feedback::Pause }
+        if learnt { Feedback::GoOn } else { Feedback::Pause(None) }
+    }
+
+    /// After [`Feedback::Pause`]: how long nothing is sent.
+    pub(super) fn paused(&mut self, id: ItemId, pause: Duration) {
+        if let Some(item) = self.item_mut(id) {
+            item.waited += pause;
+        }
+    }
+
+    /// Whether the server has refused an item for long enough. When it refuses all of them, only the first is waited for so long.
+    /// What goes on in single steps has the patience of those.
+    fn has_waited(&mut self, id: ItemId) -> bool {
+        let patience = if self.impatient { limits::BACKOFF_MAX } else { limits::DELAY_PATIENCE };
+        self.item_mut(id).is_some_and(|item| !item.slow && item.waited >= patience)
     }
 
     /// It is not known whether the batch was executed. Each item is checked one by one.
@@ -193,7 +215,7 @@ impl<P: Default> Plan<P> {
     fn executed(&mut self, id: ItemId, results: &[ResOp]) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Some(job) = &item.job else { return };
-        item.begun = true;
+        (item.begun, self.impatient) = (true, false);
         let mut handle = None;
         let mut missing = Bitmap::default();
         let mut written = true;

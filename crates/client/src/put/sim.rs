@@ -2,13 +2,14 @@
 //! that extraction one by one gives, each member is accounted for, and no compound is over its limits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateHow, CreateType, OpenClaim, OpenHow};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{CreateRes, OpenDelegation, OpenRes, WriteRes};
 use landfast_nfs::v4::{
-    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, ResBody, ResOp, StableHow,
+    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, OpNum, ResBody, ResOp, StableHow,
     Stateid,
 };
 use landfast_xdr::{Encode, Reader};
@@ -19,9 +20,10 @@ use super::existing::Existing;
 use super::pack::{Batch, Capacity};
 use super::plan::{Job, Leftover, Make, Plan, SlowDone, SlowTask};
 use super::replies::Feedback;
+use super::report::Cause;
 use super::tree::{ItemId, Tree};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
-use crate::limits::DIRS_FOR_A_MEMBER;
+use crate::limits::{BACKOFF_MAX, DELAY_PATIENCE, DIRS_FOR_A_MEMBER};
 use crate::ops::Entry;
 use crate::overflow::{Records, Table, TempFile};
 
@@ -493,7 +495,7 @@ fn run(case: &Case) {
                         "{bytes} bytes of reply, {} announced",
                         batch.reply
                     );
-                    let pause = plan.replied(&batch, reply) == Feedback::Pause;
+                    let pause = matches!(plan.replied(&batch, reply), Feedback::Pause(_));
                     assert!(!pause || matches!(other, Trouble::Delay(_)));
                 }
             }
@@ -715,4 +717,54 @@ fn what_replaces_a_links_target_waits_until_the_link_is_in_the_journal() {
     assert_eq!((plan.take_settled().len(), plan.open(), plan.unjournalled_links()), (1, 0, None));
     let tree = model.tree();
     assert!(tree["/a"].0.contains("116, 119, 111") && tree["/b"].0.contains("111, 110, 101"), "{tree:?}");
+}
+
+/// The server refuses what has these names with DELAY, for ever. Returns how long each member waited until it was given up, by name.
+fn delayed(names: &[&'static str], refused: &[&str]) -> BTreeMap<String, Duration> {
+    let mut plan = roomy();
+    for name in names {
+        let make = Make::File(Bytes::from_static(b"data"));
+        plan.add(job(vec![Bytes::from_static(name.as_bytes())], make, MemberAttrs::default(), 1));
+    }
+    plan.end();
+    for (id, _) in plan.take_listings() {
+        plan.listed(id, Some(Vec::new()));
+    }
+    let (mut model, mut waited, mut all) = (Model::new(), Duration::ZERO, BTreeMap::new());
+    while let Some(batch) = plan.next_batch() {
+        let ops = decode(&batch);
+        let is_refused = |op: &ArgOp| match op {
+            ArgOp::Open(args) => refused.iter().any(|name| args.claim == OpenClaim::Null(Bytes::from(name.to_string()))),
+            _ => false,
+        };
+        let at = ops.iter().position(is_refused).map(|at| (at, NfsStat::NFS4ERR_DELAY));
+        let reply = model.execute(&ops, at);
+        if let Feedback::Pause(Some(id)) = plan.replied(&batch, reply) {
+            plan.paused(id, BACKOFF_MAX);
+            waited += BACKOFF_MAX;
+        }
+        for settled in plan.take_settled() {
+            let name = String::from_utf8_lossy(&settled.job.shown).into_owned();
+            match settled.result {
+                Ok(_) => assert!(!refused.contains(&&name[..]), "{name}"),
+                Err(why) => {
+                    assert_eq!(why.cause, Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_DELAY), "{name}");
+                    all.insert(name, std::mem::take(&mut waited));
+                }
+            }
+        }
+    }
+    assert_eq!((plan.open(), all.len()), (0, refused.len()));
+    all
+}
+
+#[test]
+fn what_is_refused_for_too_long_fails_and_the_rest_goes_on() {
+    let waited = |name: &str, time| (name.to_owned(), time);
+    assert_eq!(delayed(&["a", "b", "c"], &["b"]), BTreeMap::from([waited("b", DELAY_PATIENCE)]));
+    // Once one is given up, another one right behind it is not waited for as long; if something was done since, it is.
+    assert_eq!(
+        delayed(&["a", "b", "c", "d", "e"], &["b", "c", "e"]),
+        BTreeMap::from([waited("b", DELAY_PATIENCE), waited("c", BACKOFF_MAX), waited("e", DELAY_PATIENCE)])
+    );
 }
