@@ -9,7 +9,7 @@ use super::*;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody};
 use landfast_xdr::Bytes;
 use server::{Act, Mood, Moody, Old};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The same numbers each time.
 struct Dice(u64);
@@ -130,10 +130,42 @@ const TREE: &str = "mkdir -p t; cd t; for d in 1 2 3 4 5 6; do mkdir -p d$d/e$d;
      ln -s e$d/file$d-101 d$d/sym-$d; ln d$d/e$d/file$d-102 d$d/hard-$d; done; \
      head -c 3000000 /dev/urandom > large-1; chmod 0500 d3/e3; find . -depth -exec touch -hd 2001-09-09T01:46:40Z {} +";
 
-/// What a command left undone was named by it, and what it did is right.
+/// All files hold something else, and are no names of one file.
+const OLDER: &str = "for f in $(find . -type f -o -type l); do rm $f; echo older $f > $f; done";
+
+/// What files hold and where symbolic links lead, by their names.
+type Contents = BTreeMap<PathBuf, Vec<u8>>;
+
+fn contents(dir: &Path) -> Contents {
+    let held = |name: PathBuf| {
+        let at = dir.join(&name);
+        let data = match at.symlink_metadata().ok()?.file_type() {
+            kind if kind.is_symlink() => {
+                fs::read_link(&at).expect("a link").into_os_string().into_encoded_bytes()
+            }
+            kind if kind.is_file() => fs::read(&at).expect("a file"),
+            _ => return None,
+        };
+        Some((name, data))
+    };
+    if !dir.exists() { Contents::new() } else { names(dir).into_iter().filter_map(held).collect() }
+}
+
+/// Whether a message is about this very name: not about one that only begins or ends like it, nor about what is in it.
+fn is_about(words: &str, name: &str) -> bool {
+    words.match_indices(name).any(|(at, _)| {
+        let before = words[..at].chars().next_back();
+        let behind = &words[at + name.len()..];
+        // Archives have the names of directories with a slash.
+        let behind = behind.strip_prefix('/').unwrap_or(behind).chars().next();
+        matches!(before, None | Some('/' | ' ' | '\'')) && matches!(behind, Some(':' | '\''))
+    })
+}
+
+/// With `-v`: what a command left undone was named by it, and what it did is right. `before`: what was there.
 #[track_caller]
-fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2]) {
-    let words = end.errors() + &end.text();
+fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2], before: &Contents) {
+    let words = end.errors();
     if must || end.code == Some(0) {
         assert_eq!(end.code, Some(0), "{what}: {words}");
         let (is, wanted) = (picture(is, true), picture(wanted, true));
@@ -142,33 +174,33 @@ fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2]) {
         return;
     }
     assert!(!words.is_empty(), "{what} says nothing and ends with {:?}", end.code);
-    // One cause is said once, and how many more have it, or that nothing more was tried.
-    if words.contains(" more: ")
-        || words.contains("was not extracted: ")
-        || words.contains("no space left on the server")
-    {
-        return;
-    }
-    let stopped = ["stopped", "gave up", "nothing"].iter().any(|word| words.contains(word));
-    for name in names(wanted) {
-        let (from, to) = (wanted.join(&name), is.join(&name));
-        if from.is_dir() {
-            continue;
-        }
-        let same = match (from.is_symlink(), to.symlink_metadata()) {
-            (_, Err(_)) => false,
-            (true, Ok(_)) => fs::read_link(&from).ok() == fs::read_link(&to).ok(),
-            (false, Ok(_)) => fs::read(&from).ok() == fs::read(&to).ok(),
-        };
-        // It, or a directory that it is in.
-        let named = name.ancestors().filter(|n| n.components().count() > 0).any(|n| words.contains(path(n)));
+    // What was not begun is as it was, and one line is about all of it.
+    let rest = end.code == Some(NOTHING_DONE) || REST.iter().any(|line| words.contains(line));
+    let there = contents(is);
+    for (name, data) in contents(wanted) {
+        let now = there.get(&name);
+        let named = name.ancestors().map(path).filter(|n| !n.is_empty()).any(|n| is_about(&words, n));
+        let right = now == Some(&data) || named || rest && now == before.get(&name);
+        let length = |data: Option<&Vec<u8>>| data.map(Vec::len);
         assert!(
-            same || named || stopped,
-            "{what}: {} is not right and was not named:\n{words}",
-            name.display()
+            right,
+            "{what}: {} is not right and was not named: it has {:?} bytes, had {:?} and should have {}\n{words}",
+            name.display(),
+            length(now),
+            length(before.get(&name)),
+            data.len()
         );
     }
 }
+
+/// What commands say when they do nothing more.
+const REST: [&str; 3] = [
+    "the rest of the archive was not extracted: ",
+    "the rest was not copied: ",
+    "sync-tree: .: there is no space left on the server",
+];
+/// The exit status of commands that have done nothing.
+const NOTHING_DONE: i32 = 2;
 
 /// Every command, with the server in this mood; `must`: each one succeeds.
 fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
@@ -186,22 +218,29 @@ fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
     };
     // What writes.
     rig.shell("mkdir a b c d");
-    let end = run(&["untar", "-p", path(&local.join("t.tar")), &url("a")]);
-    judge("untar", &end, must, [&source, &rig.at("a/t")]);
-    let end = run(&["cp", "-a", path(&source), &url("b")]);
-    judge("cp to it", &end, must, [&source, &rig.at("b/t")]);
+    let none = Contents::new();
+    let end = run(&["untar", "-vp", path(&local.join("t.tar")), &url("a")]);
+    judge("untar", &end, must, [&source, &rig.at("a/t")], &none);
+    // Over an older tree.
+    rig.shell(&format!("mkdir older; cp -a {} older; cd older/t; {OLDER}", path(&source)));
+    let before = contents(&rig.at("older/t"));
+    let end = run(&["untar", "-vp", path(&local.join("t.tar")), &url("older")]);
+    judge("untar over an older tree", &end, must, [&source, &rig.at("older/t")], &before);
+    let end = run(&["cp", "-av", path(&source), &url("b")]);
+    judge("cp to it", &end, must, [&source, &rig.at("b/t")], &none);
     rig.shell(&format!("cp -a {} d", path(&source)));
-    let end = run(&["cp", "-a", &url("d/t"), &url("c")]);
-    judge("cp on it", &end, must, [&source, &rig.at("c/t")]);
+    let end = run(&["cp", "-av", &url("d/t"), &url("c")]);
+    judge("cp on it", &end, must, [&source, &rig.at("c/t")], &none);
     let back = local.join("back");
     fs::create_dir(&back).expect("a directory");
-    let end = run(&["cp", "-a", &url("d/t"), path(&back)]);
-    judge("cp from it", &end, must, [&source, &back.join("t")]);
+    let end = run(&["cp", "-av", &url("d/t"), path(&back)]);
+    judge("cp from it", &end, must, [&source, &back.join("t")], &none);
     rig.shell(
         "rm -rf c/t; cp -a d/t c; cd c/t; rm -r d1; echo other > d2/e2/file2-101; mkdir new; touch new/more",
     );
-    let end = run(&["sync-tree", "--delete", path(&source), &url("c/t")]);
-    judge("sync-tree", &end, must, [&source, &rig.at("c/t")]);
+    let before = contents(&rig.at("c/t"));
+    let end = run(&["sync-tree", "-v", "--delete", path(&source), &url("c/t")]);
+    judge("sync-tree", &end, must, [&source, &rig.at("c/t")], &before);
     // What reads says the same as without a mood, or that something is missing.
     let reads: &[&[&str]] =
         &[&["ls", "-lR"], &["du", "-a"], &["find", "-type", "f"], &["stat", "-c", "%n %s"], &["tar", "-cC"]];
@@ -298,7 +337,7 @@ fn fewer_operations_than_the_attributes_of_all_directories_take() {
         let moody = Moody::new(&server, at_most(9, NfsStat::NFS4ERR_RESOURCE));
         let to = rig.url("c/t", version).replacen(&server, &moody.addr, 1);
         let end = said(landfast().args(["sync-tree", path(&source), &to]));
-        judge(&format!("sync-tree, {version}"), &end, true, [&source, &rig.at("c/t")]);
+        judge(&format!("sync-tree, {version}"), &end, true, [&source, &rig.at("c/t")], &Contents::new());
     }
 }
 
@@ -467,5 +506,5 @@ fn an_answer_that_never_comes_is_asked_for_again() {
     );
     let url = rig.url("", "4.2").replacen(&server, &moody.addr, 1);
     let end = said(landfast().args(["untar", "-p", path(&local.join("t.tar")), &url]));
-    judge("untar", &end, true, [&local.join("t"), &rig.at("t")]);
+    judge("untar", &end, true, [&local.join("t"), &rig.at("t")], &Contents::new());
 }
