@@ -29,6 +29,11 @@ impl Identity {
         }
     }
 
+    /// Whether the user is in this group.
+    pub(crate) fn is_in(&self, group: u32) -> bool {
+        self.gid == group || self.groups.contains(&group)
+    }
+
     /// The AUTH_SYS credential (RFC 5531 appendix A).
     pub fn credential(&self) -> Credential {
         Credential::Sys(Arc::new(AuthSys {

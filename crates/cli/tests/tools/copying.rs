@@ -208,6 +208,34 @@ fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
 }
 
 /// GNU's copies the file once more for them.
+/// A user who is not root copies files and directories with set-ID and sticky bits: their own, of a group that they are not in, and of
+/// others. What cannot keep its owner and group loses these bits.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn cp_of_a_user_keeps_set_id_bits_as_gnu_cp_does() {
+    let rig = Rig::new();
+    let local = local(&rig);
+    rig.shell(
+        "chmod 755 .. ../local; cd ../local; mkdir s; cd s; for owner in 1234:1234 1234:5678 5:1234 5:6; do for mode in 4755 2755 6755 1777 755; do \
+        n=$owner-$mode; echo $n > $n; mkdir d$n; echo in > d$n/in; chown -R $owner $n d$n; chmod $mode $n d$n; done; done; \
+        cd ..; cp -a s ../volume",
+    );
+    let mut differ = Vec::new();
+    for version in VERSIONS {
+        let pair = Pair { rig: &rig, version, local: local.clone(), answers: String::new(), uid: 1234 };
+        let all: &[&[&str]] = &[
+            &["-a", "@s", "%dest"],
+            &["-a", "%s", "@dest"],
+            &["-a", "%s", "%dest"],
+            &["-rp", "@s", "%dest"],
+            &["-r", "--preserve=mode", "@s", "%dest"],
+            &["-r", "--preserve=mode", "%s", "@dest"],
+        ];
+        differ.extend(some(version, all, 2).iter().filter_map(|words| pair.differ("chmod 777 .", words)));
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n\n"));
+}
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn cp_makes_no_name_of_what_was_there_in_place_of_a_file() {

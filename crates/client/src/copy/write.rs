@@ -33,7 +33,7 @@ use crate::limits::{
 use crate::overflow::{Keys, Records, Table, TempFile};
 use crate::put::{
     Cause, DataError, Existing, ExistingObject, MemberError, Members, NewKind, Over, Progress, PutOptions,
-    Report, SourceItem, Verdict, When, Xattrs,
+    Report, SourceItem, Verdict, When, Xattrs, kept_bits,
 };
 use crate::resume::{Item, Local, Part, fits};
 
@@ -543,8 +543,8 @@ impl Writer<'_> {
         let (owner, group) = self.owners(member);
         chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
         if member.kind != Kind::Symlink && self.options.same_permissions == Some(true) {
-            chmodat(dir, name, Mode::from_raw_mode(member.mode), AtFlags::empty())
-                .map_err(|e| self.unset(e))?;
+            let mode = Mode::from_raw_mode(self.mode(member, 0o7777));
+            chmodat(dir, name, mode, AtFlags::empty()).map_err(|e| self.unset(e))?;
         }
         if !self.options.touch {
             utimensat(dir, name, &times(member), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
@@ -615,15 +615,19 @@ impl Writer<'_> {
 
     /// The mode of a new object: its bits in `mask`, or all if the mode is kept.
     fn mode(&self, member: &Member, mask: u32) -> u32 {
+        let kept = match (&self.options.own, self.options.same_owner) {
+            (Some(own), Some(false)) => kept_bits(member, own),
+            _ => 0o7777,
+        };
         match self.options.same_permissions {
-            Some(true) => member.mode,
+            Some(true) => member.mode & kept,
             _ => member.mode & mask & !self.options.umask,
         }
     }
 
     fn owners(&self, member: &Member) -> (Option<Uid>, Option<Gid>) {
         let all = self.options.same_owner == Some(true);
-        let own = self.options.own_groups.as_ref().is_some_and(|own| own.contains(&member.gid));
+        let own = self.options.own.as_ref().is_some_and(|own| own.is_in(member.gid));
         (all.then(|| Uid::from_raw(member.uid)), (all || own).then(|| Gid::from_raw(member.gid)))
     }
 

@@ -13,6 +13,7 @@ use super::existing::Existing;
 use super::options::{PutOptions, Xattrs};
 use crate::archive::{Kind, Member, Time};
 use crate::compound::fattr;
+use crate::cred::Identity;
 use crate::fs::Xattr;
 
 /// Mode of a directory while it is being filled.
@@ -28,7 +29,7 @@ pub(super) struct AttrRules {
     umask: u32,
     /// Directories get their own mode at creation, with the owner's access added so that they can be filled.
     dir_mode_first: bool,
-    own_groups: Option<Vec<u32>>,
+    own: Option<Identity>,
     xattrs: bool,
     /// A cache of the latest encoded attributes: successive members mostly have the same ones.
     last: Option<((u32, u32, u32), Fattr)>,
@@ -79,7 +80,7 @@ impl AttrRules {
             touch: options.touch,
             umask: options.umask,
             dir_mode_first: !same_permissions && matches!(options.existing, Existing::Look(_)),
-            own_groups: options.own_groups.clone(),
+            own: options.own.clone(),
             xattrs: options.xattrs != Xattrs::No,
             last: None,
         }
@@ -102,7 +103,11 @@ impl AttrRules {
 
     pub(super) fn of(&mut self, member: &Member) -> MemberAttrs {
         let xattrs = if self.xattrs { user_xattrs(member) } else { Vec::new() };
-        let mode = member.mode & self.mode_mask;
+        let kept = match (&self.own, self.same_owner) {
+            (Some(own), false) => kept_bits(member, own),
+            _ => 0o7777,
+        };
+        let mode = member.mode & self.mode_mask & kept;
         if member.kind == Kind::Dir {
             let create = AttrValues { mode: Some(DIR_MODE_MEANWHILE), ..AttrValues::default() };
             let mut finish = self.owner(member);
@@ -139,7 +144,7 @@ impl AttrRules {
 
     fn owner(&self, member: &Member) -> AttrValues {
         let id = |n: u32| Bytes::from(n.to_string());
-        let own_group = |gid: &u32| self.own_groups.as_ref().is_some_and(|own| own.contains(gid));
+        let own_group = |gid: &u32| self.own.as_ref().is_some_and(|own| own.is_in(*gid));
         AttrValues {
             owner: self.same_owner.then(|| id(member.uid)),
             owner_group: Some(member.gid).filter(|gid| self.same_owner || own_group(gid)).map(id),
@@ -150,6 +155,16 @@ impl AttrRules {
     fn time(&self, time: Time) -> Option<SetTime> {
         let time = NfsTime { seconds: time.seconds, nseconds: time.nanos };
         (!self.touch).then_some(SetTime::ClientTime(time))
+    }
+}
+
+/// The bits of a member's mode that it keeps when this user, who may not give files away, makes it. If its owner and group
+/// cannot both be kept, set-ID bits would give the rights of this user. As with GNU cp, a directory's sticky bit stays.
+pub(crate) fn kept_bits(member: &Member, own: &Identity) -> u32 {
+    match (own.uid == member.uid && own.is_in(member.gid), member.kind) {
+        (true, _) => 0o7777,
+        (false, Kind::Dir) => 0o1777,
+        (false, _) => 0o777,
     }
 }
 
@@ -206,6 +221,23 @@ mod tests {
         assert_eq!(values(&a.create), AttrValues { mode: Some(0o750), ..AttrValues::default() });
         assert!(a.finish.mask.is_empty());
         assert_eq!(values(&rules.implied_dir()).mode, Some(0o750));
+    }
+
+    /// As GNU cp: `member` is of user 7 and group 8.
+    #[test]
+    fn set_id_bits_are_kept_with_owner_and_group_only() {
+        let modes = |uid, groups: &[u32]| {
+            let own = Identity { uid, gid: 100, groups: groups.to_vec(), host: Vec::new() };
+            let options =
+                PutOptions { same_permissions: Some(true), own: Some(own), ..PutOptions::default() };
+            let mut rules = AttrRules::new(&options, false);
+            let file = rules.of(&member(Kind::File, 0o6755));
+            let dir = rules.of(&member(Kind::Dir, 0o3770));
+            (values(&file.finish).mode, values(&file.create).mode, values(&dir.finish).mode)
+        };
+        assert_eq!(modes(7, &[8]), (Some(0o6755), Some(0o755), Some(0o3770)));
+        assert_eq!(modes(7, &[]), (None, Some(0o755), Some(0o1770)));
+        assert_eq!(modes(9, &[8]), (None, Some(0o755), Some(0o1770)));
     }
 
     #[test]

@@ -61,6 +61,7 @@ mod stop;
 mod tree;
 mod trouble;
 
+pub(crate) use attrs::kept_bits;
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{ExistingObject, NewKind, Verdict};
 pub use options::{Early, PutOptions, Tuning, Xattrs};

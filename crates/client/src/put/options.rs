@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::existing::Existing;
+use crate::cred::Identity;
 use crate::limits;
 use crate::resume::Resume;
 
@@ -19,8 +20,9 @@ pub struct PutOptions {
     pub touch: bool,
     /// What to do about existing files.
     pub existing: Existing,
-    /// If owners are not set, a file still gets the source's group if that is in this list.
-    pub own_groups: Option<Vec<u32>>,
+    /// If owners are not set: a file still gets the source's group if this user is in it. If owner or group is not the
+    /// source's, it gets no set-user-ID and set-group-ID bits, and what is no directory no sticky bit, as with GNU cp.
+    pub own: Option<Identity>,
     /// These bits are cleared in modes, unless permissions are kept.
     pub umask: u32,
     /// Whether to set user extended attributes (RFC 8276).
@@ -50,7 +52,7 @@ impl Default for PutOptions {
             same_owner: None,
             touch: false,
             existing: Existing::default(),
-            own_groups: None,
+            own: None,
             umask: 0o022,
             xattrs: Xattrs::No,
             resume: None,

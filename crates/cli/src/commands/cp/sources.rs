@@ -81,7 +81,7 @@ pub async fn members(
 
 pub fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
     let preserve = args.preserve();
-    let root = landfast_client::cred::Identity::of_process();
+    let user = landfast_client::cred::Identity::of_process();
     let over = Over {
         when: args.when(),
         set_mode: preserve.mode,
@@ -89,13 +89,11 @@ pub fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
         force: args.force,
         remove: args.remove_destination,
     };
-    let mut groups = root.groups.clone();
-    groups.push(root.gid);
     PutOptions {
         same_permissions: Some(preserve.mode),
         // Only root may give files away. GNU cp, too, lets other users keep what ownership they can.
-        same_owner: Some(preserve.ownership && root.uid == 0),
-        own_groups: preserve.ownership.then_some(groups),
+        same_owner: Some(preserve.ownership && user.uid == 0),
+        own: preserve.ownership.then_some(user),
         touch: !preserve.timestamps,
         existing: Existing::Look(over),
         umask: umask(),
