@@ -130,6 +130,11 @@ pub(super) async fn open<P>(
     loop {
         tries += 1;
         match stepwise::open(session, task, write_mode, existing).await {
+            Err(Trouble::Step(StepError::Unknown(_)))
+                if stepwise::may_be_older(task, write_mode, existing) =>
+            {
+                return Err(Trouble::Refused(MemberError::outcome_unknown()));
+            }
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
                 if write_mode == WriteMode::New {

@@ -179,6 +179,8 @@ pub(super) struct SlowTask<P> {
     pub(super) implied: bool,
     /// The server has changed something for it before, or may have.
     pub(super) begun: bool,
+    /// What has a name in the directory is known.
+    pub(super) names_known: bool,
     pub(super) leftover: Leftover,
 }
 
@@ -1040,6 +1042,7 @@ impl<P: Default> Plan<P> {
                 exact_spelling: item.exact_spelling,
                 implied: item.implied,
                 begun: item.begun,
+                names_known: self.tree.dir(item.dir).all_known,
                 leftover: std::mem::replace(&mut item.leftover, Leftover::Nothing),
             });
         }

@@ -15,6 +15,7 @@ use super::attrs::merge;
 use super::existing::{Existing, Over, When};
 use super::pack::Batch;
 use super::plan::{Leftover, Make, Plan};
+use super::report::MemberError;
 use super::tree::ItemId;
 use crate::compound::{OpError, detached};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
@@ -151,10 +152,7 @@ impl<P: Default> Plan<P> {
         self.finished(batch, 0);
         for (id, _) in batch.members.iter().rev() {
             if self.may_pass_for_another(*id) {
-                self.fail(
-                    *id,
-                    "the outcome is unknown: the reply was lost, and what is there now may be the rest of it",
-                );
+                self.fail(*id, MemberError::outcome_unknown());
                 continue;
             }
             self.begin(*id);

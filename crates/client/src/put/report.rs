@@ -101,6 +101,11 @@ impl MemberError {
         MemberError::new(Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST), "File exists")
     }
 
+    /// For a member that may or may not have been made, where existing objects stay.
+    pub(crate) fn outcome_unknown() -> MemberError {
+        "the outcome is unknown: the reply was lost, and what is there now may be the rest of it".into()
+    }
+
     pub(crate) fn is_existing(&self) -> bool {
         matches!(self.cause, Cause::Refused(_, NfsStat::NFS4ERR_EXIST))
     }

@@ -58,6 +58,11 @@ pub(super) async fn extract<P>(
             Make::Pieces(_) | Make::Copy(_) => Err(Trouble::other("a file in pieces")),
         };
         match done {
+            Err(Trouble::Step(StepError::Unknown(_)))
+                if may_be_older(task, write_mode, existing) && !matches!(task.job.make, Make::Dir) =>
+            {
+                return Err(Trouble::Refused(MemberError::outcome_unknown()));
+            }
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
                 if write_mode == WriteMode::New && !matches!(task.job.make, Make::Dir) {
@@ -87,6 +92,11 @@ pub(super) async fn extract<P>(
             other => return other,
         }
     }
+}
+
+/// Whether what has the name after a lost reply may be an older object that must stay.
+pub(super) fn may_be_older<P>(task: &SlowTask<P>, write_mode: WriteMode, existing: Existing) -> bool {
+    existing == Existing::Keep && write_mode == WriteMode::New && !task.names_known
 }
 
 /// What to do about the name before a file is written.

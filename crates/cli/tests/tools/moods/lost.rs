@@ -14,6 +14,7 @@ use landfast_xdr::Bytes;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -270,6 +271,39 @@ impl<F: FnMut() + Send> Mood for OnRemove<F> {
             (self.0)();
         }
         Old::Pass
+    }
+}
+
+/// Each OPEN that makes a file is executed and its reply is lost with the session, for so many requests. The directory may not be listed,
+/// so the client does not know that the name is there.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn an_old_file_that_must_stay_stays_when_the_reply_is_lost() {
+    let rig = Rig::new();
+    let local = local(&rig);
+    for (what, size, lost) in [("small", 100, 2), ("large", 1_000_000, 1)] {
+        shell_in(&local, &format!("head -c {size} /dev/urandom > f; tar -cf {what}.tar f"));
+        rig.shell("rm -rf to; mkdir to; echo old > to/f; chown -R 1234:1234 to; chmod 0300 to; chmod 755 .. ../local");
+        let mut seen = HashSet::new();
+        let mood = says(move |call| {
+            let ArgOp::Sequence(sequence) = &call.ops[0] else { return Act::Pass };
+            let sent = (sequence.sessionid, sequence.slotid, sequence.sequenceid);
+            match call.ops.iter().any(makes_a_file) {
+                true if seen.contains(&sent) => Act::Lose(sequence.sessionid),
+                true if seen.len() < lost => {
+                    seen.insert(sent);
+                    Act::Cut
+                }
+                _ => Act::Pass,
+            }
+        });
+        let to = moody(&rig, "to", "4.2", mood);
+        let mut command = landfast();
+        command.args(["untar", "--keep-old-files", path(&local.join(format!("{what}.tar"))), &to]);
+        let end = said(command.uid(1234).gid(1234));
+        assert_eq!(end.code, Some(1), "{what}: {end:?}");
+        assert!(end.errors().contains("f: the outcome is unknown"), "{what}: {end:?}");
+        assert_eq!(fs::read(rig.at("to/f")).expect("a file"), b"old\n", "{what}: {end:?}");
     }
 }
 
