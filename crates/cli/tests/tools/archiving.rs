@@ -283,3 +283,21 @@ fn an_archive_does_not_come_out_where_there_is_no_directory_and_why_is_told_in_w
         fs::remove_dir_all(rig.at("missing")).expect("removed");
     }
 }
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn tar_tells_of_an_extended_attribute_that_no_archive_holds() {
+    let rig = Rig::new();
+    rig.shell("mkdir t; echo x > t/f");
+    for key in ["user.a=b", "user.k"] {
+        rustix::fs::setxattr(rig.at("t/f"), key, b"v", rustix::fs::XattrFlags::empty()).expect("set");
+    }
+    let archive = rig.dir.path().join("a.tar");
+    let end =
+        said(landfast().args(["tar", "--xattrs", "-cf", path(&archive), "-C", &rig.url("", "4.2"), "t"]));
+    assert_eq!(end.code, Some(2), "{end:?}");
+    assert!(end.errors().contains("t/f: Extended attribute user.a=b left out"), "{end:?}");
+    assert!(!end.errors().contains("user.k"), "{end:?}");
+    let bytes = fs::read(&archive).expect("an archive");
+    assert!(bytes.windows(18).any(|part| part == b"SCHILY.xattr.user."));
+}

@@ -23,4 +23,5 @@ pub use filter::{Filter, PathError, Verdict, components};
 pub use header::{Kind, Time};
 pub use reader::{ArchiveReader, Member};
 pub use sparse::Segment;
+pub(crate) use writer::holds_xattr;
 pub use writer::{ArchiveWriter, DeviceRange, check_device};

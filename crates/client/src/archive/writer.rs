@@ -61,13 +61,18 @@ pub fn check_device((major, minor): (u32, u32)) -> Result<(), DeviceRange> {
     if fits(major) && fits(minor) { Ok(()) } else { Err(DeviceRange) }
 }
 
+/// Whether an archive can hold an extended attribute of this name: a record cannot express one that contains `=` or is not UTF-8.
+pub(crate) fn holds_xattr(name: &[u8]) -> bool {
+    !name.contains(&b'=') && std::str::from_utf8(name).is_ok()
+}
+
 impl<W: Write> ArchiveWriter<W> {
     pub fn new(out: Compressor<W>) -> ArchiveWriter<W> {
         ArchiveWriter { tar: Builder::new(Tap { inner: Some(out), written: 0 }) }
     }
 
-    /// Writes a member. `data` must give [`Member::stored`] bytes. [`Member::sparse`] is ignored. A directory's name must end
-    /// in `/`.
+    /// Writes a member. `data` must give [`Member::stored`] bytes. [`Member::sparse`] is ignored, and so are extended
+    /// attributes with names that an archive cannot hold. A directory's name must end in `/`.
     ///
     /// # Errors
     /// When nothing can be written, or `data` fails or ends too soon. After that the archive is unusable.
@@ -124,8 +129,7 @@ impl<W: Write> ArchiveWriter<W> {
             }
         }
         for (name, value) in &member.xattrs {
-            // A record cannot express a name that contains `=` or is not UTF-8.
-            if let (Ok(name), false) = (std::str::from_utf8(name), name.contains(&b'=')) {
+            if let (Ok(name), true) = (std::str::from_utf8(name), holds_xattr(name)) {
                 pax.push((format!("SCHILY.xattr.{name}"), value.to_vec()));
             }
         }

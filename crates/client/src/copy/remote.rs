@@ -439,8 +439,18 @@ impl Reader {
                 Data::Read(n) => (take(n), None),
                 Data::Copy(original) => (nothing(), Some(original)),
                 Data::Xattrs(n, Some(original)) => (take(n), Some(original)),
-                // The contents of a directory are given all the same.
-                Data::Xattrs(n, None) => (take(n).or_else(|_| nothing()), None),
+                // A directory and its contents are given all the same.
+                Data::Xattrs(n, None) => match take(n) {
+                    Err(e) => {
+                        let text = format!("its extended attributes cannot be read: {e}");
+                        let why = MemberError::new(Cause::UnreadXattrs, text);
+                        let why = MemberError { kind: Some(Kind::Dir), status: e.status(), ..why };
+                        let unread = Ready::Trouble(member.path.clone(), why);
+                        self.tell.send(unread).await.map_err(|_| Abandoned)?;
+                        (nothing(), None)
+                    }
+                    read => (read, None),
+                },
             };
             let ready = match (data, original) {
                 (Ok((_, xattrs, _)), Some(original)) => {
@@ -485,7 +495,16 @@ impl Reader {
         if self.xattrs {
             let wanted = Wanted { fh: fh.clone(), bytes: 0, xattrs: true };
             let fetched = self.nfs.fetch([wanted]).await.pop().map(Outcome::into_result);
-            member.xattrs = named(fetched.and_then(Result::ok).map(|f| f.xattrs).unwrap_or_default());
+            match fetched {
+                Some(Err(e)) => {
+                    // As with a small file.
+                    let unread = Ready::Trouble(member.path, why(Cause::Unopened, &e));
+                    return self.tell.send(unread).await.map_err(|_| Abandoned);
+                }
+                fetched => {
+                    member.xattrs = named(fetched.and_then(Result::ok).map(|f| f.xattrs).unwrap_or_default())
+                }
+            }
         }
         let before = listed(&member);
         let (send, pieces) = mpsc::channel(1);

@@ -184,8 +184,8 @@ enum MemberOutcome {
 
 impl Writer<'_> {
     fn failed(&mut self, path: &[u8], why: MemberError) {
-        let whole = matches!(why.cause, Cause::Unset | Cause::Xattrs(_) | Cause::Parent);
-        if !whole && !matches!(why.kind, Some(Kind::Dir | Kind::HardLink)) {
+        let made = why.is_incomplete() || matches!(why.cause, Cause::Unset | Cause::Parent);
+        if !made && !matches!(why.kind, Some(Kind::Dir | Kind::HardLink)) {
             self.remember(&Fact::Failed(path));
         }
         self.progress.failed(path, &why);

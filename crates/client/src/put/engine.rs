@@ -377,7 +377,9 @@ impl Engine {
             }
             Event::Skipped => self.report.skipped += 1,
             Event::Rejected(path, why) => {
-                self.plan.unread_member(&path);
+                if !why.is_incomplete() {
+                    self.plan.unread_member(&path);
+                }
                 self.progress.failed(&path, &why);
                 self.report.fail(&path, &why);
             }

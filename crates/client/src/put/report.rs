@@ -36,6 +36,8 @@ pub enum Cause {
     JustMade,
     /// The object is complete, but extended attributes could not be set.
     Xattrs(NfsStat),
+    /// The object is complete, but extended attributes of the source could not be read.
+    UnreadXattrs,
     /// A hard link to a member that was not extracted, because it failed or an existing object stays
     /// ([`super::existing::When::Never`]).
     LeftOut,
@@ -78,7 +80,7 @@ impl MemberError {
 
     /// Whether the member exists but lacks some attributes.
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.cause, Cause::Attributes(_) | Cause::Xattrs(_))
+        matches!(self.cause, Cause::Attributes(_) | Cause::Xattrs(_) | Cause::UnreadXattrs)
     }
 
     /// For a hard link to the member at `path`, where an existing object stayed.

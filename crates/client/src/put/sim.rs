@@ -9,8 +9,8 @@ use landfast_nfs::v4::args::{CreateHow, CreateType, OpenClaim, OpenHow};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{CreateRes, OpenDelegation, OpenRes, WriteRes};
 use landfast_nfs::v4::{
-    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, OpNum, ResBody, ResOp, StableHow,
-    Stateid,
+    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, OpNum, ResBody, ResOp,
+    StableHow, Stateid,
 };
 use landfast_xdr::{Encode, Reader};
 use proptest::prelude::*;
@@ -734,7 +734,9 @@ fn delayed(names: &[&'static str], refused: &[&str]) -> BTreeMap<String, Duratio
     while let Some(batch) = plan.next_batch() {
         let ops = decode(&batch);
         let is_refused = |op: &ArgOp| match op {
-            ArgOp::Open(args) => refused.iter().any(|name| args.claim == OpenClaim::Null(Bytes::from(name.to_string()))),
+            ArgOp::Open(args) => {
+                refused.iter().any(|name| args.claim == OpenClaim::Null(Bytes::from(name.to_string())))
+            }
             _ => false,
         };
         let at = ops.iter().position(is_refused).map(|at| (at, NfsStat::NFS4ERR_DELAY));

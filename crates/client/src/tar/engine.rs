@@ -13,7 +13,7 @@ use super::report::{Complaint, Report, Severity, TarError, Watch};
 use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
 use crate::archive::Filter;
-use crate::archive::Kind;
+use crate::archive::{Kind, holds_xattr};
 use crate::fs::untaken::{Given, Untaken};
 use crate::fs::{Fetched, FirstPage, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr};
 use crate::limits::{
@@ -294,6 +294,9 @@ impl Writer<'_> {
                 data = got.data;
                 let whole = |(name, value): Xattr| ([NAMESPACE, &name].concat(), value);
                 planned.member.xattrs = got.xattrs.into_iter().map(whole).collect();
+                for (name, _) in planned.member.xattrs.iter().filter(|(name, _)| !holds_xattr(name)) {
+                    self.complain(&planned.member.path, &Complaint::Xattr(name.clone()));
+                }
                 if planned.in_pieces() {
                     return self.pieces(nfs, planned).await;
                 }

@@ -41,6 +41,8 @@ pub enum Complaint {
     Unlinked,
     /// The file could not be read from this offset on. Zeroes replace the rest.
     Unread(u64, ItemError),
+    /// An archive cannot hold an extended attribute of this name.
+    Xattr(Vec<u8>),
     /// An archive cannot hold these device numbers.
     Device(DeviceRange),
 }
@@ -79,6 +81,12 @@ impl Complaint {
             Complaint::Unopened(e) | Complaint::Unlisted(e) => format!("Cannot open: {}", error(e)),
             Complaint::Unlinked => "Cannot readlink".to_owned(),
             Complaint::Unread(at, e) => format!("Read error at byte {at}: {}", error(e)),
+            Complaint::Xattr(name) => {
+                format!(
+                    "Extended attribute {} left out: an archive cannot hold this name",
+                    name.escape_ascii()
+                )
+            }
             Complaint::Device(e) => e.to_string(),
         }
     }

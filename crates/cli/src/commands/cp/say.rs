@@ -220,6 +220,7 @@ fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
         Cause::Xattrs(status) => {
             format!("setting attributes for {to}: {}", message::of_status(status))
         }
+        Cause::UnreadXattrs => format!("cannot read the extended attributes of {from}: {text}"),
         Cause::SameFile => format!("{from} and {to} are the same file"),
         Cause::Uncloned => format!("failed to clone {to} from {from}: {text}"),
         Cause::JustMade => format!("will not overwrite just-created {to} with {from}"),

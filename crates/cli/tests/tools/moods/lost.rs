@@ -416,3 +416,30 @@ fn no_hard_link_is_made_to_an_older_file_in_place_of_one_that_cannot_be_read() {
         }
     }
 }
+
+/// A directory is made all the same; a file is not, whatever its size.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn extended_attributes_that_cannot_be_read_are_told() {
+    let rig = Rig::new();
+    let local = local(&rig);
+    rig.shell("mkdir -p t/sub; head -c 1000000 /dev/urandom > t/large; echo small > t/small");
+    let fails = says(|call| {
+        let at = call.ops.iter().position(|op| matches!(op, ArgOp::Listxattrs(_)));
+        at.map_or(Act::Pass, |at| Act::Fail(at, NfsStat::NFS4ERR_IO))
+    });
+    let from = moody(&rig, "t", "4.2", fails);
+    let end = said(landfast().args(["cp", "-a", &from, path(&local)]));
+    assert_eq!(end.code, Some(1), "{end:?}");
+    for name in ["t", "t/sub"] {
+        let line =
+            format!("cp: cannot read the extended attributes of '{}", from.split('?').next().expect("a URL"));
+        let line = line + &name[1..] + "': ";
+        assert!(end.errors().contains(&line), "{line} {end:?}");
+        assert!(local.join(name).is_dir(), "{end:?}");
+    }
+    for name in ["t/large", "t/small"] {
+        assert!(end.errors().contains(&format!("{}' for reading", &name[1..])), "{name}: {end:?}");
+        assert!(!local.join(name).exists(), "{name}: {end:?}");
+    }
+}
