@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tokio::time::timeout;
 
 use crate::limits::{RPCBIND_PATIENCE, RPCBIND_REPLY_MAX};
@@ -135,7 +135,7 @@ impl Rpcbind {
         let there = rows.iter().find(|row| row.same_service(wanted));
         match there {
             Some(there) if there.addr == wanted.addr => return Ok(()),
-            Some(there) if listens(&there.addr).await => {
+            Some(there) if listens(there).await => {
                 let addr = String::from_utf8_lossy(&there.addr).into_owned();
                 return Err(RpcbindError::Taken { program, version, addr });
             }
@@ -182,17 +182,14 @@ impl Rpcbind {
 /// Each connection carries one call.
 const XID: u32 = 1;
 
-async fn exchange(stream: &mut UnixStream, procedure: u32, args: &[u8]) -> io::Result<Bytes> {
+fn call_of(prog: u32, vers: u32, proc: u32) -> BytesMut {
     let mut call = BytesMut::new();
-    RawCall {
-        xid: XID,
-        prog: PROGRAM,
-        vers: VERSION,
-        proc: procedure,
-        cred: OpaqueAuth::NONE,
-        verf: OpaqueAuth::NONE,
-    }
-    .encode(&mut call);
+    RawCall { xid: XID, prog, vers, proc, cred: OpaqueAuth::NONE, verf: OpaqueAuth::NONE }.encode(&mut call);
+    call
+}
+
+async fn exchange(stream: &mut UnixStream, procedure: u32, args: &[u8]) -> io::Result<Bytes> {
+    let mut call = call_of(PROGRAM, VERSION, procedure);
     call.extend_from_slice(args);
     let mark = (0x8000_0000 | call.len() as u32).to_be_bytes();
     stream.write_all(&[&mark[..], &call].concat()).await?;
@@ -210,19 +207,35 @@ async fn exchange(stream: &mut UnixStream, procedure: u32, args: &[u8]) -> io::R
     }
 }
 
-/// Whether somebody listens at a universal address. True also for an address that cannot be parsed: somebody may.
-async fn listens(universal: &[u8]) -> bool {
-    let Some(mut addr) = socket_of(universal) else { return true };
+/// Whether somebody listens where a mapping says. True also for an address that cannot be parsed: somebody may.
+async fn listens(there: &Mapping) -> bool {
+    let Some(mut addr) = socket_of(&there.addr) else { return true };
     match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => addr.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    match timeout(RPCBIND_PATIENCE, tokio::net::TcpStream::connect(addr)).await {
+    let refused = |e: &io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    if there.netid.starts_with(b"udp") {
+        let null = call_of(there.program, there.version, 0);
+        // Who says nothing may be busy.
+        let answered = timeout(RPCBIND_PATIENCE, answers(addr, &null)).await;
+        return !matches!(answered, Ok(Err(e)) if refused(&e));
+    }
+    match timeout(RPCBIND_PATIENCE, TcpStream::connect(addr)).await {
         Ok(Ok(_)) => true,
-        Ok(Err(e)) => e.kind() != io::ErrorKind::ConnectionRefused,
+        Ok(Err(e)) => !refused(&e),
         Err(_) => false,
     }
+}
+
+/// Sends a datagram and waits for another one. The system refuses it where nobody has the port.
+async fn answers(to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(to).await?;
+    socket.send(datagram).await?;
+    socket.recv(&mut [0; 4]).await.map(drop)
 }
 
 #[cfg(test)]
@@ -324,6 +337,38 @@ mod tests {
         drop(listener);
         rpcbind.register(&ours).await.expect("registered");
         assert_eq!(rpcbind.mappings().await.expect("rows"), [ours]);
+    }
+
+    /// Nobody takes connections there.
+    #[tokio::test]
+    async fn who_takes_datagrams_stays_whether_it_answers_or_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let rpcbind = mapper(dir.path());
+        let ours = Mapping::udp(100_024, 1, "127.0.0.1:1".parse().expect("an address"));
+        for silent in [false, true] {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+            let theirs = Mapping::udp(100_024, 1, socket.local_addr().expect("an address"));
+            rpcbind.register(&theirs).await.expect("registered");
+            let listens = tokio::spawn(async move {
+                let mut buf = [0; 64];
+                loop {
+                    let (_, from) = socket.recv_from(&mut buf).await.expect("a call");
+                    if !silent {
+                        socket.send_to(&buf[..4], from).await.expect("sent");
+                    }
+                }
+            });
+            let taken = rpcbind.register(&ours).await;
+            assert!(
+                matches!(taken, Err(RpcbindError::Taken { program: 100_024, version: 1, .. })),
+                "{taken:?}"
+            );
+            listens.abort();
+            let _ = listens.await;
+            rpcbind.register(&ours).await.expect("registered");
+            assert_eq!(rpcbind.mappings().await.expect("rows"), std::slice::from_ref(&ours));
+            rpcbind.unregister(&ours).await.expect("unregistered");
+        }
     }
 
     #[tokio::test]
