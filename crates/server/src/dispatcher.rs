@@ -81,7 +81,9 @@ impl Dispatcher {
     async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
         let mut known = true;
         if !is_for_all(call.prog, call.proc) {
-            match call.turn.before(pin!(self.executor.sh.admission(conn.peer(), Wait::ALittle))).await {
+            let sh = &self.executor.sh;
+            let admission = pin!(sh.admission_to(conn.peer(), call.prog, call.proc, Wait::ALittle));
+            match call.turn.before(admission).await {
                 Admission::Taken => {}
                 Admission::NotYet => known = false,
                 Admission::Refused(why) => {

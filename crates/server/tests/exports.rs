@@ -9,6 +9,8 @@ use common::v3::V3;
 use common::*;
 use landfast_nfs::mount::{self, ExportEntry, MntRes, MountStat};
 use landfast_nfs::nlm::{self, Lock, NlmStat};
+use landfast_nfs::nsm;
+use landfast_nfs::v3;
 use landfast_nfs::v3::types::List;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::attr::number as n;
@@ -471,16 +473,9 @@ async fn the_lock_manager_takes_datagrams_at_each_address() {
     many.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() {
-    let mut many = Many::new(&[("sync", RW), ("logged", RW)]).await;
-    let c = V3::connect(many.server().local_addrs()[0]).await;
-    let dir = c.mounted(b"/x/sync").await.handle;
-    let mut at = c.clone();
-    at.root = dir;
-    let file = at.file("f").await;
-    let lock = |reclaim, exclusive| nlm::LockArgs {
+/// A whole file.
+fn lock_args(file: &v3::FileHandle, exclusive: bool) -> nlm::LockArgs {
+    nlm::LockArgs {
         cookie: text("c"),
         block: false,
         exclusive,
@@ -492,15 +487,67 @@ async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() 
             offset: 0,
             length: 0,
         },
-        reclaim,
+        reclaim: false,
         state: 3,
-    };
-    let stats = |replies: Vec<Bytes>| -> Vec<NlmStat> {
-        replies.into_iter().map(|r| nlm::Res::from_bytes(r).expect("a result").stat).collect()
-    };
-    let ask = async |many: &Many, args| {
-        stats(many.datagrams(nlm::PROGRAM, nlm::VERSION, nlm::proc::LOCK, args).await)
-    };
+    }
+}
+
+/// What the host at each address is told.
+async fn lock_stats(many: &Many, proc: u32, args: impl Encode) -> Vec<NlmStat> {
+    let replies = many.datagrams(nlm::PROGRAM, nlm::VERSION, proc, args).await;
+    replies.into_iter().map(|r| nlm::Res::from_bytes(r).expect("a result").stat).collect()
+}
+
+/// There is no lease, so nobody else can free them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_host_that_no_rule_names_any_more_gives_up_its_locks() {
+    let another = "{ from = \"192.0.2.1\", options = [\"rw\", \"insecure\"] }";
+    // The rules of the export, while others admit it, and all rules.
+    for (locked, other) in [(another, RW), (another, another)] {
+        for how in [nlm::proc::UNLOCK, nlm::proc::FREE_ALL, nsm::proc::NOTIFY] {
+            let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
+            let c = V3::connect(many.server().local_addrs()[0]).await;
+            let mut at = c.clone();
+            at.root = c.mounted(b"/x/a").await.handle;
+            let file = at.file("f").await;
+            let shared = lock_args(&file, false);
+            assert_eq!(lock_stats(&many, nlm::proc::LOCK, shared.clone()).await, [NlmStat::GRANTED; 2]);
+            many.reload(&[("a", locked), ("b", other)]).await.expect("taken");
+            match how {
+                nlm::proc::UNLOCK => {
+                    let unlock = nlm::UnlockArgs { cookie: text("c"), lock: shared.lock };
+                    assert_eq!(lock_stats(&many, how, unlock).await, [NlmStat::GRANTED; 2]);
+                }
+                nlm::proc::FREE_ALL => {
+                    let args = nlm::Notify { name: text("host"), state: 5 };
+                    many.datagrams(nlm::PROGRAM, nlm::VERSION, how, args).await;
+                }
+                _ => {
+                    let args = nsm::StatChange { mon_name: text("host"), state: 5 };
+                    many.datagrams(nsm::PROGRAM, nsm::VERSION, how, args).await;
+                }
+            }
+            many.reload(&[("a", RW), ("b", RW)]).await.expect("taken");
+            let exclusive = lock_args(&file, true);
+            let told = lock_stats(&many, nlm::proc::LOCK, exclusive).await;
+            assert_eq!(told, [NlmStat::GRANTED, NlmStat::DENIED], "{how}: nothing else is locked");
+            many.stop().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() {
+    let mut many = Many::new(&[("sync", RW), ("logged", RW)]).await;
+    let c = V3::connect(many.server().local_addrs()[0]).await;
+    let dir = c.mounted(b"/x/sync").await.handle;
+    let mut at = c.clone();
+    at.root = dir;
+    let file = at.file("f").await;
+    let lock = |reclaim, exclusive| nlm::LockArgs { reclaim, ..lock_args(&file, exclusive) };
+    let ask = async |many: &Many, args| lock_stats(many, nlm::proc::LOCK, args).await;
     // 127.0.0.1 and ::1 are two hosts; both may read.
     assert_eq!(ask(&many, lock(false, false)).await, [NlmStat::GRANTED; 2]);
     many.running.take().expect("a server").abandon().await;
@@ -523,7 +570,6 @@ fn metrics(of: &Running) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() {
-    use landfast_nfs::v3;
     let exports = [("a", RW), ("b", RW)];
     let mut many = Many::new(&exports).await;
     let mut c = many.v4(b"c").await;

@@ -8,7 +8,7 @@
 //! - `peers`: calls to a client, whose port its port mapper knows.
 //!
 //! What a host holds may be changed only from the address that it was taken from, or from another address that the
-//! host's name resolves to (`meant`); and only while the rules of the export admit that address.
+//! host's name resolves to (`hosts_named`), while the rules of the export admit that one.
 //!
 //! Invariants: a client hears GRANTED only when the log says that it may hold something. A lock that a client may have
 //! heard of is taken from it only at its own request.
@@ -45,8 +45,9 @@ impl Nlm {
         call: CallHeader,
         body: Bytes,
     ) -> Response {
-        if !is_for_all(call.prog, call.proc) {
-            match self.sh.admission(peer, Wait::No).await {
+        let (prog, proc) = (call.prog, call.proc);
+        if !is_for_all(prog, proc) {
+            match self.sh.admission_to(peer, prog, proc, Wait::No).await {
                 Admission::Taken => {}
                 Admission::NotYet => return Response::Close,
                 Admission::Refused(_) => {

@@ -22,7 +22,7 @@ use landfast_nfs::nlm::{
 };
 use landfast_nfs::v4::Opaque1024;
 use landfast_rpc::conn::{CallHeader, Response};
-use landfast_rpc::share_of;
+use landfast_rpc::{AuthStat, share_of};
 use landfast_volume::{Error, OpenMode};
 use landfast_xdr::{Decode, Encode};
 use std::collections::HashMap;
@@ -281,13 +281,13 @@ impl Nlm {
         Ok((host, note.into_iter().collect()))
     }
 
-    /// The hosts that a caller may speak for: those of this name at its address; and those of this name at another
+    /// The hosts that a caller may speak for: those of this name at its address; and, if it is `admitted`, those of this name at another
     /// address, if the name resolves to both addresses (a host with several addresses may call from any of them).
-    async fn hosts_named(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
+    async fn hosts_named(&self, peer: SocketAddr, admitted: bool, same: impl Fn(&Host) -> bool) -> Vec<u64> {
         let addr = peer.ip().to_canonical();
         let named: Vec<(u64, IpAddr, Bytes)> = {
             let st = self.sh.state();
-            let hosts = st.hosts.iter().filter(|h| same(h));
+            let hosts = st.hosts.iter().filter(|h| same(h) && (admitted || h.addr == addr));
             hosts.map(|h| (h.id, h.addr, h.name.clone())).collect()
         };
         let (mut found, mut asked) = (Vec::new(), HashMap::new());
@@ -308,16 +308,18 @@ impl Nlm {
         found
     }
 
-    /// Whether a caller may change what it holds in the export of this handle.
-    fn allowed(&self, from: &NlmCaller, fh: &NetObj) -> Result<(), NlmStat> {
+    /// Whether a caller may give up what it holds in the export of this handle; and whether the rules there admit it. Whom they do not name any
+    /// more gives up what was taken from its own address.
+    fn allowed(&self, from: &NlmCaller, fh: &NetObj) -> Result<bool, NlmStat> {
         let exports = self.sh.exports();
         // A handle of no export holds nothing.
-        let Some(export) = exports.of_handle(&fh.0) else { return Ok(()) };
+        let Some(export) = exports.of_handle(&fh.0) else { return Ok(false) };
         let Caller { addr, port, names, .. } = &from.caller;
         match export.rules.admits(*addr, *port, names.as_deref()) {
-            Admission::Taken => Ok(()),
+            Admission::Taken => Ok(true),
             // Clients ask again.
             Admission::NotYet => Err(NlmStat::DENIED_GRACE_PERIOD),
+            Admission::Refused(AuthStat::BADCRED) => Ok(false),
             Admission::Refused(_) => Err(NlmStat::DENIED_NOLOCKS),
         }
     }
@@ -330,9 +332,9 @@ impl Nlm {
         exclusive: bool,
     ) -> Result<Vec<LockRequest>, NlmStat> {
         let span = span(lock)?;
-        self.allowed(from, &lock.fh)?;
+        let admitted = self.allowed(from, &lock.fh)?;
         let name = &lock.caller_name.0;
-        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, admitted, |h| h.name == *name).await;
         let owner = nlm::owner(lock.svid, &lock.oh.0);
         let file = named_file(&self.sh, &lock.fh);
         let share = share_of(from.peer.ip());
@@ -431,9 +433,9 @@ impl Nlm {
 
     /// UNSHARE, also of what is not reserved.
     async fn unshare(&self, from: &NlmCaller, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
-        self.allowed(from, &a.share.fh)?;
+        let admitted = self.allowed(from, &a.share.fh)?;
         let name = &a.share.caller_name.0;
-        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, admitted, |h| h.name == *name).await;
         let file = named_file(&self.sh, &a.share.fh);
         let mut st = self.sh.state();
         hosts.iter().for_each(|host| st.files.nlm_unshare(*host, &a.share.oh.0, &file));
@@ -444,7 +446,8 @@ impl Nlm {
     /// that it had before.
     pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8], state: Option<i32>) {
         let addr = peer.ip().to_canonical();
-        let hosts = self.hosts_named(peer, |h| h.is_called(name, addr)).await;
+        let admitted = !matches!(self.sh.admission(peer, Wait::No).await, Admission::Refused(_));
+        let hosts = self.hosts_named(peer, admitted, |h| h.is_called(name, addr)).await;
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
             match state {

@@ -674,7 +674,12 @@ impl<F> Files<F> {
             Some((open.client, *id, open.mark))
         };
         let delegations = ids.iter().filter_map(delegation).collect();
-        (ids.into_iter().flat_map(|id| self.drop_open(id)).collect(), delegations)
+        let handles = ids.into_iter().flat_map(|id| self.drop_open(id)).collect();
+        // Those of NLM have no open.
+        let locks: Vec<u64> = self.locks.iter().filter(|(_, l)| which(&l.file)).map(|(id, _)| *id).collect();
+        locks.into_iter().for_each(|id| self.drop_lock_state(id));
+        self.waiters.remove_files(&which);
+        (handles, delegations)
     }
 
     /// Whether it has anything that may be in somebody's way.

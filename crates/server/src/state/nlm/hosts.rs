@@ -40,6 +40,8 @@ pub struct Host {
 pub struct Hosts {
     pub(super) by_id: HashMap<u64, Host>,
     by_name: HashMap<(IpAddr, Bytes), u64>,
+    /// How many an address has.
+    by_addr: HashMap<IpAddr, usize>,
     pub(super) last: u64,
     pub(super) reported: Reported,
 }
@@ -118,6 +120,11 @@ impl Hosts {
         self.by_id.is_empty()
     }
 
+    /// Whether there is any at this address.
+    pub fn any_at(&self, addr: IpAddr) -> bool {
+        self.by_addr.contains_key(&addr)
+    }
+
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }
@@ -129,12 +136,21 @@ impl Hosts {
     pub(super) fn insert(&mut self, host: Host) {
         self.last = self.last.max(host.id & !NLM_BIT);
         self.by_name.insert((host.addr, host.name.clone()), host.id);
-        self.by_id.insert(host.id, host);
+        let addr = host.addr;
+        if self.by_id.insert(host.id, host).is_none() {
+            *self.by_addr.entry(addr).or_default() += 1;
+        }
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Host> {
         let host = self.by_id.remove(&id)?;
         self.by_name.remove(&(host.addr, host.name.clone()));
+        if let Some(n) = self.by_addr.get_mut(&host.addr) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_addr.remove(&host.addr);
+            }
+        }
         Some(host)
     }
 }

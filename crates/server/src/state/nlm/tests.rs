@@ -445,3 +445,22 @@ fn what_the_log_keeps_of_hosts() {
     again.settle_holders();
     assert_eq!(state().restore(again.snapshot(), 0).reclaiming, 0);
 }
+
+/// Its export is served no more.
+#[test]
+fn locks_and_waiters_end_with_their_files() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    for file in [1, 2] {
+        assert_eq!(st.files.nlm_lock(&ask(a, 1, file, 0, 10)), Ok(()));
+        st.files.nlm_wait(ask(b, 1, file, 0, 10), wire(), BY).expect("it waits");
+    }
+    let first = ask(a, 1, 1, 0, 10).file;
+    drop(st.remove_files(|file| *file == first));
+    assert!(!st.files.waiters.any_of_file(&first) && !st.files.waiters.any_freed());
+    assert_eq!(st.files.nlm_lock(&ask(b, 2, 1, 0, 10)), Ok(()), "it is free");
+    assert!(matches!(st.files.nlm_lock(&ask(b, 2, 2, 0, 10)), Err(LockError::Denied(_))), "the other is not");
+    assert!(st.files.nlm_busy(a));
+    drop(st.remove_files(|_| true));
+    assert!(!st.files.nlm_busy(a) && !st.files.nlm_busy(b));
+}

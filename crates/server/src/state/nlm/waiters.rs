@@ -100,6 +100,12 @@ impl Waiters {
         self.by_id.insert(w.id, w);
     }
 
+    /// Nobody waits for these files any more.
+    pub(in crate::state) fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) {
+        let ids: Vec<u64> = self.by_id.values().filter(|w| which(&w.file)).map(|w| w.id).collect();
+        ids.into_iter().for_each(|id| drop(self.remove(id)));
+    }
+
     pub(super) fn remove(&mut self, id: u64) -> Option<Waiter> {
         let w = self.by_id.remove(&id)?;
         if let Some(ids) = self.by_file.get_mut(&w.file) {
