@@ -11,15 +11,32 @@ use std::process::{Child, ChildStderr, Stdio};
 fn text(dir: &Path, exports: &[&str]) -> String {
     let mut text = "listen = \"127.0.0.1:0\"\n".to_owned();
     for name in exports {
-        let at = dir.join(name);
-        std::fs::create_dir_all(&at).expect("the directory");
-        text += &format!(
-            "[[export]]\npath = \"{}\"\nname = \"/{name}\"\ndurability = \"sync\"\n\
-             clients = [{{ from = \"10.0.0.0/8\", options = [\"rw\"] }}, {{ from = \"*\" }}]\n",
-            at.display()
-        );
+        std::fs::create_dir_all(dir.join(name)).expect("the directory");
+        text += &only(dir, name);
     }
     text
+}
+
+/// One export.
+fn only(dir: &Path, name: &str) -> String {
+    format!(
+        "[[export]]\npath = \"{}\"\nname = \"/{name}\"\ndurability = \"sync\"\n\
+         clients = [{{ from = \"10.0.0.0/8\", options = [\"rw\"] }}, {{ from = \"*\" }}]\n",
+        dir.join(name).display()
+    )
+}
+
+/// A server as this file says.
+fn hear(file: &Path, more: &[&str]) -> Hearing {
+    let mut child = landfast()
+        .args(["serve", "--config", path(file)])
+        .args(more)
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("landfast starts");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    Hearing { child, stderr }
 }
 
 #[test]
@@ -166,14 +183,7 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let file = dir.path().join("landfast.toml");
     std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
-    let mut child = landfast()
-        .args(["serve", "--config", path(&file)])
-        .stderr(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("landfast starts");
-    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut server = Hearing { child, stderr };
+    let mut server = hear(&file, &[]);
     server.until("/a at nfs://127.0.0.1:");
     server.until("/b at nfs://127.0.0.1:");
 
@@ -201,16 +211,7 @@ fn one_export_that_cannot_be_opened_does_not_keep_the_others_down() {
     std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
     let (there, away) = (dir.path().join("b"), dir.path().join("away"));
     std::fs::rename(&there, &away).expect("taken away");
-    let serve = || {
-        let mut child = landfast()
-            .args(["serve", "--config", path(&file)])
-            .stderr(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("landfast starts");
-        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        Hearing { child, stderr }
-    };
+    let serve = || hear(&file, &[]);
     let mut server = serve();
     let said = server.until("is NOT SERVED");
     assert!(said.contains("/b") && said.contains("ERROR"), "{said}");
@@ -230,4 +231,28 @@ fn one_export_that_cannot_be_opened_does_not_keep_the_others_down() {
     let mut server = serve();
     server.until("/b");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(2));
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn an_export_whose_disk_is_not_mounted_is_not_served_if_the_file_says_so() {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    let mounted = |name: &str, at: &str| only(dir.path(), name) + &format!("mountpoint = {at}\n");
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir(dir.path().join(name)).expect("the directory");
+    }
+    let exports = [only(dir.path(), "a"), mounted("b", "true"), mounted("c", "\"/proc\"")].concat();
+    std::fs::write(&file, text(dir.path(), &[]) + &exports).expect("written");
+    let mut server = hear(&file, &[]);
+    let said = server.until("made a new volume in ");
+    assert!(said.contains("/a; if a disk should be mounted there"), "{said}");
+    server.until("made a new volume in ");
+    let said = server.until("is NOT SERVED");
+    assert!(said.contains("nothing is mounted on") && said.contains("/b"), "{said}");
+    server.until("/a at nfs://127.0.0.1:");
+    server.until("/c at nfs://127.0.0.1:");
+    assert!(!dir.path().join("b/.landfast").exists(), "nothing was made there");
+    server.signal(Signal::TERM);
+    server.until("stopped cleanly");
 }

@@ -68,6 +68,8 @@ pub struct ExportConfig {
     pub strict_recovery: bool,
     /// Look up users' groups on this system.
     pub manage_gids: bool,
+    /// It is served only while a filesystem is mounted here.
+    pub mount_point: Option<PathBuf>,
     pub features: Features,
     pub line: usize,
 }
@@ -345,6 +347,7 @@ impl Reader<'_> {
                 "log",
                 "strict_recovery",
                 "manage_gids",
+                "mountpoint",
                 "acls",
                 "xattrs",
                 "delegations",
@@ -398,6 +401,7 @@ impl Reader<'_> {
         }
         let strict_recovery = self.boolean(t, "strict_recovery", false);
         let manage_gids = self.boolean(t, "manage_gids", false);
+        let mount_point = self.mount_point(t, &path);
         let features = Features {
             acls: self.boolean(t, "acls", true),
             xattrs: self.boolean(t, "xattrs", true),
@@ -419,11 +423,24 @@ impl Reader<'_> {
                 log_size,
                 strict_recovery,
                 manage_gids,
+                mount_point,
                 features,
                 line,
             },
             places,
         ))
+    }
+
+    /// As in exports(5): the directory itself, or the one that is named.
+    fn mount_point(&mut self, t: &DeTable<'_>, export: &Path) -> Option<PathBuf> {
+        match t.get("mountpoint")?.get_ref() {
+            DeValue::Boolean(itself) => itself.then(|| export.to_owned()),
+            DeValue::String(_) => self.path(t, "mountpoint", true),
+            _ => {
+                self.wrong(t.get("mountpoint")?, "mountpoint", "true, false or a path");
+                None
+            }
+        }
     }
 
     /// An absolute path without `.` and `..`.
@@ -741,6 +758,18 @@ mod tests {
         assert!(wrong[0].message.contains("\"times\""), "{wrong:?}");
         let wrong = features("xattrs = \"no\"\n").expect_err("no boolean");
         assert!(wrong[0].message.contains("true or false"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_mount_point_is_the_directory_itself_or_another() {
+        let found =
+            |more: &str| parse(&format!("{ONE}{more}")).map(|config| config.exports[0].mount_point.clone());
+        assert_eq!((found(""), found("mountpoint = false\n")), (Ok(None), Ok(None)));
+        assert_eq!(found("mountpoint = true\n"), Ok(Some("/srv/data".into())));
+        assert_eq!(found("mountpoint = \"/srv\"\n"), Ok(Some("/srv".into())));
+        for wrong in ["1", "\"srv\"", "[]"] {
+            found(&format!("mountpoint = {wrong}\n")).expect_err(wrong);
+        }
     }
 
     #[test]

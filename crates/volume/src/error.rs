@@ -125,6 +125,11 @@ pub enum OpenError {
     Missing(PathBuf),
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
+    #[error(
+        "nothing is mounted on {}, which the export's mountpoint says: mount its filesystem there, or take mountpoint out",
+        .0.display()
+    )]
+    NotMounted(PathBuf),
     #[error("serving acts as each client's user, which needs root with {0}; missing: {1}")]
     Capabilities(&'static str, String),
     /// A thread that switches to another user keeps the superuser's rights, or cannot switch. Holds why and what to do.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use landfast_intentlog::{Config, Log, LogPlace, OpenError as LogError, Replay};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, StatxAttributes};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
@@ -78,6 +78,7 @@ impl Volume {
     pub fn open(o: OpenOptions) -> Result<(Volume, RecoveryReport), OpenError> {
         let begun = kernel::instant();
         check_options(&o)?;
+        check_mounted(&o)?;
         let (dir, mount) = open_dir(&o.dir)?;
         // Before recovery, which flushes what it has written.
         let damage = Damage::watch(&mount);
@@ -115,7 +116,7 @@ impl Volume {
         let replay = opened.as_ref().map(|(_, (_, replay))| replay);
         check_belonging(&o, &dir, (&mount, &state_dir), &identity, replay)?;
 
-        let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
+        let mut report = RecoveryReport { made, clean: identity.clean, ..RecoveryReport::default() };
         let mut remap = load_remap(&dir, &state_dir, &mut identity)?;
         let (mut log, mut to_enter) = (None, None);
         if let Some((path, (handle, replay))) = opened {
@@ -253,6 +254,17 @@ fn check_options(o: &OpenOptions) -> Result<(), OpenError> {
             Err(OpenError::Options("a log is used with durability log only: leave one of the two out".into()))
         }
         _ => Ok(()),
+    }
+}
+
+fn check_mounted(o: &OpenOptions) -> Result<(), OpenError> {
+    let Some(at) = &o.mount_point else { return Ok(()) };
+    let look = kernel::open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|fd| kernel::look(&fd));
+    match look {
+        Ok(look) if look.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Ok(()),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(OpenError::NotMounted(at.clone())),
+        Err(e) => Err(OpenError::io(at.display().to_string(), e)),
     }
 }
 

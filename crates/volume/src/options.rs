@@ -26,6 +26,8 @@ pub struct OpenOptions {
     /// Size in bytes of a log file that does not exist yet.
     pub log_size: u64,
     pub durability: Durability,
+    /// The volume is not opened unless a filesystem is mounted here.
+    pub mount_point: Option<PathBuf>,
     /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
     pub strict_recovery: bool,
     /// Accept filesystems and devices that cannot keep the promise, with a warning.
@@ -55,6 +57,7 @@ impl OpenOptions {
             log: None,
             log_size: LOG_SIZE_BYTES,
             durability,
+            mount_point: None,
             strict_recovery: false,
             accept_weak: faults::weak_accepted(),
             experiment: Experiment::default(),

@@ -43,6 +43,8 @@ use crate::witnesses::Witnesses;
 
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
+    /// There was no volume in the directory before.
+    pub made: bool,
     /// The last stop was clean: there was nothing to recover, and no client lost anything.
     pub clean: bool,
     /// Starts at 1 and grows by one with every opening of the volume.

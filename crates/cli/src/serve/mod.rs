@@ -150,6 +150,7 @@ fn from_arguments(args: &ServeArgs) -> Result<(Config, String), String> {
         log_size: args.log_size,
         strict_recovery: args.strict_recovery,
         manage_gids: false,
+        mount_point: None,
         features: Features::default(),
         line: 0,
     };
@@ -235,6 +236,7 @@ fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), 
         log: e.log.clone(),
         log_size: e.log_size,
         strict_recovery: e.strict_recovery,
+        mount_point: e.mount_point.clone(),
         // The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
         accept_weak: args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some(),
         experiment: Experiment {
@@ -247,6 +249,13 @@ fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), 
 }
 
 fn say_opened(volume: &Volume, recovery: &RecoveryReport) {
+    if recovery.made {
+        eprintln!(
+            "landfast: made a new volume in {}; if a disk should be mounted there, stop the server and mount it \
+             first (mountpoint in docs/exports.md)",
+            volume.dir().display()
+        );
+    }
     say_recovery(recovery, volume.durability());
     if volume.durability() == Durability::Unsafe {
         eprintln!(
