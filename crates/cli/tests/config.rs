@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
 
@@ -224,13 +225,79 @@ fn one_export_that_cannot_be_opened_does_not_keep_the_others_down() {
     server.signal(Signal::TERM);
     server.until("stopped cleanly");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    // Nor does one whose directory cannot even be looked at, at the start or later.
+    std::fs::rename(&there, &away).expect("taken away");
+    symlink(&there, &there).expect("a link to itself");
+    let checked = run(&["check", path(&file)]);
+    assert!(stderr(&checked).contains("symbolic links"), "{}", stderr(&checked));
+    let mut server = serve();
+    let said = server.until("is NOT SERVED");
+    assert!(said.contains("/b") && said.contains("symbolic links"), "{said}");
+    server.until("/a at nfs://127.0.0.1:");
+    std::fs::write(&file, text(dir.path(), &["a", "c"]) + &only(dir.path(), "b")).expect("written");
+    server.signal(Signal::HUP);
+    server.until("/c is served now");
+    server.until("/b still cannot be served");
+    std::fs::remove_file(&there).expect("removed");
+    std::fs::rename(&away, &there).expect("put back");
+    server.signal(Signal::HUP);
+    server.until("/b is served now");
+    // While it is served its disk fails.
+    std::fs::rename(&there, &away).expect("taken away");
+    symlink(&there, &there).expect("a link to itself");
+    std::fs::write(&file, text(dir.path(), &["a", "c", "d"]) + &only(dir.path(), "b")).expect("written");
+    server.signal(Signal::HUP);
+    server.until("/d is served now");
+    server.signal(Signal::TERM);
+    server.until("stopped cleanly");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
     // Nothing at all to serve is no server.
+    std::fs::remove_file(&there).expect("removed");
+    std::fs::rename(&away, &there).expect("put back");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
     for name in ["a", "b"] {
         std::fs::remove_dir_all(dir.path().join(name)).expect("removed");
     }
     let mut server = serve();
     server.until("/b");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(2));
+}
+
+/// Each flush takes so long that the new export is not served before the server is told to stop.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_server_that_is_told_to_stop_does_not_wait_for_a_reload() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let file = dir.path().join("landfast.toml");
+        let logged = |names: &[&str]| {
+            let log = |name: &str| {
+                let log = dir.path().join(format!("{name}.log"));
+                let log = format!("log = {{ path = \"{}\", size = \"16M\" }}", path(&log));
+                only(dir.path(), name).replace("durability = \"sync\"", &log)
+            };
+            let exports: Vec<_> = names.iter().map(|name| log(name)).collect();
+            std::fs::write(&file, text(dir.path(), &[]) + &exports.concat()).expect("written");
+        };
+        std::fs::create_dir(dir.path().join("a")).expect("the directory");
+        std::fs::create_dir(dir.path().join("b")).expect("the directory");
+        logged(&["a"]);
+        let mut server = hear(&file, &["--inject-volume-flush", "3s"]);
+        server.until("/a at nfs://127.0.0.1:");
+        logged(&["a", "b"]);
+        server.signal(Signal::HUP);
+        server.until("made a new volume in ");
+        server.signal(signal);
+        let mut said = String::new();
+        server.stderr.read_to_string(&mut said).expect("its standard error");
+        assert!(said.contains("stopped cleanly") && !said.contains("is served now"), "{signal:?}: {said}");
+        assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+        // Both are as they should be.
+        let mut server = hear(&file, &[]);
+        server.until("/b at nfs://127.0.0.1:");
+        server.signal(Signal::TERM);
+        server.until("stopped cleanly");
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod tests {
             name: "/b".into(),
             rules: Rules(vec![Rule::new(vec![ClientSpec::parse("192.0.2.7").expect("an address")])]),
             manage_gids: false,
+            log_bytes: None,
             why: "damaged".into(),
         };
         let exports = Exports::new(Vec::new(), vec![of], [0; 16], Vec::new()).expect("a table");

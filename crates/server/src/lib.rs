@@ -70,6 +70,7 @@ mod reload;
 mod renamed;
 mod reply_sizes;
 mod reservations;
+mod retiring;
 mod running;
 mod shared;
 mod space;

@@ -6,6 +6,7 @@ use crate::limits;
 use crate::memory::Load;
 use crate::parallel;
 use crate::portmap::Registered;
+use crate::retiring::Retiring;
 use crate::shared::Shared;
 use crate::state::restore::Restored;
 use crate::stats::Stats;
@@ -28,6 +29,7 @@ pub struct Running {
     pub(crate) registered: Option<Registered>,
     pub(crate) load: Load,
     pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) retiring: Arc<Retiring>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +80,8 @@ impl Running {
     /// stop. Then the directories are free: another server may open them.
     /// Errors: A volume could not be made durable. Its log is kept, and the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
-        let volumes = self.volumes();
+        let mut volumes = self.volumes();
+        volumes.extend(self.retiring.take_all());
         if let Some(registered) = self.registered {
             registered.withdraw().await;
         }
@@ -94,11 +97,19 @@ impl Running {
         // A log whose disk is full may take it only when there is room again, which a stop does not wait for.
         let _ = tokio::time::timeout(STOP_GRACE, settled).await;
         let exports = self.sh.exports();
-        if exports.logs().len() > 1 && !self.sh.state().is_as_logs_have_it() {
+        let here = exports.logs();
+        let told = {
+            let st = self.sh.state();
+            // A reload that was refused or has not ended may have said that there are others.
+            st.may_be_in_others(&here) || here.len() > 1 && !st.is_as_logs_have_it()
+        };
+        if told {
             // With something new in it, each log gets a snapshot of the whole state, and goes without the others.
             let _ = tokio::time::timeout(STOP_GRACE, self.sh.note_logs(&exports, Vec::new())).await;
         }
         drop(exports);
+        // The thread that a reload has told to stop a removed export may still be at it.
+        let _ = tokio::time::timeout(STOP_GRACE, self.retiring.stopping.lock()).await;
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
             .await
             .map_err(|_| landfast_volume::Error::Failed)??;

@@ -93,8 +93,7 @@ impl Shared {
         protocols: Protocols,
     ) -> Self {
         // Each log holds everything that is kept, so the smallest log decides.
-        let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
-        let bounds = Bounds::with(logs.min(), limits);
+        let bounds = Bounds::with(exports.smallest_log(), limits);
         let operations_max = limits[Limit::CompoundOperations] as u32;
         known.forget(exports.asked.clone());
         let id: String = server.iter().map(|b| format!("{b:02x}")).collect();

@@ -13,7 +13,7 @@ use crate::dispatcher::Dispatcher;
 use crate::exports::name_cache::{NameCache, System};
 use crate::exports::rules::{ClientSpec, Rule, Rules};
 use crate::exports::unavailable::Unavailable;
-use crate::exports::{Features, Served};
+use crate::exports::{Exports, Features, Served};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
@@ -21,7 +21,6 @@ use crate::memory::{self, Load};
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
-use crate::parallel;
 use crate::path::Executor;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
@@ -40,7 +39,7 @@ use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
 use landfast_rpc::server;
-use landfast_volume::{RecoveryReport, Volume};
+use landfast_volume::{OpenError, RecoveryReport, Volume};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,13 +159,13 @@ impl Server {
         let epoch = last + apart(known)?;
         let names = NameCache::new(Box::new(System)).map_err(StartError::Threads)?;
         unavailable.iter().for_each(reload::say_unavailable);
-        let exports = reload::table(exports, unavailable, server, Vec::new())?;
+        let table = reload::table(exports.clone(), unavailable.clone(), server, None)?;
         let mut secret = Secret::default();
         getrandom::fill(&mut secret).map_err(StartError::Random)?;
         let instance = Instance { server, epoch, secret };
-        let sh = Arc::new(Shared::new(exports, instance, lease_seconds, names, configured, protocols));
+        let sh = Arc::new(Shared::new(table, instance, lease_seconds, names, configured, protocols));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
-        let restored = restore(&sh, merged.notes, known)?;
+        let restored = restore(&sh, merged.notes, known, exports, unavailable).await?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
         let copying = Pool::with_nice("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
         let copying = Arc::new(copying.map_err(StartError::Threads)?);
@@ -242,7 +241,8 @@ impl Server {
         let by_datagram = protocols.by_datagram();
         let registered =
             Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;
-        Ok(Running { rpc, background, threads, sh, restored, registered, load, metrics })
+        let retiring = Arc::default();
+        Ok(Running { rpc, background, threads, sh, restored, registered, load, metrics, retiring })
     }
 }
 
@@ -259,6 +259,27 @@ fn apart(known: Known) -> Result<u32, StartError> {
     Ok(u32::from(u16::from_ne_bytes(random)))
 }
 
+/// Takes exports whose volumes have not started out of the table; has the logs of the others know that notes are in them alone.
+async fn without(
+    sh: &Shared,
+    mut served: Vec<Served>,
+    mut unavailable: Vec<Unavailable>,
+    failed: Vec<(usize, OpenError)>,
+) -> Result<Arc<Exports>, StartError> {
+    // From the last, so that the places of the others stay.
+    for (n, err) in failed.iter().rev() {
+        let down = served.remove(*n).unavailable(err);
+        reload::say_unavailable(&down);
+        unavailable.push(down);
+    }
+    let table = reload::table(served, unavailable, sh.server, Some(&sh.exports()))?;
+    sh.replace_exports(table);
+    let exports = sh.exports();
+    // Each has started with a snapshot of all that was restored.
+    sh.note_logs(&exports, exports.logs()).await;
+    Ok(exports)
+}
+
 /// Takes the notes out of each export's recovery.
 fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     let of = |e: &mut Served| {
@@ -269,8 +290,14 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
 }
 
 /// Restores the state from the logs' notes, then starts the volumes. They ask for the notes again before they empty
-/// their logs.
-fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>, known: Known) -> Result<Restored, StartError> {
+/// their logs. Exports whose volumes do not start become unavailable, unless that is all.
+async fn restore(
+    sh: &Arc<Shared>,
+    notes: Vec<Stamped>,
+    known: Known,
+    served: Vec<Served>,
+    unavailable: Vec<Unavailable>,
+) -> Result<Restored, StartError> {
     let now = sh.now();
     let exports = sh.exports();
     let restored = {
@@ -280,11 +307,17 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>, known: Known) -> Result<Restor
         let _ = state.note_logs(exports.logs());
         restored
     };
-    let exports: Vec<_> = exports.iter().collect();
-    let started = parallel::each(&exports, limits::EXPORTS_AT_ONCE, |export| {
-        export.volume.start(sh.keeper(&export.volume))
-    });
-    started.into_iter().collect::<Result<(), _>>()?;
+    let volumes: Vec<_> = served.iter().map(|e| e.volume.clone()).collect();
+    let mut failed = reload::start_volumes(sh, &volumes);
+    if failed.len() == volumes.len()
+        && let Some((_, err)) = failed.pop()
+    {
+        return Err(err.into());
+    }
+    let exports = match failed.is_empty() {
+        true => exports,
+        false => without(sh, served, unavailable, failed).await?,
+    };
     exports.iter().for_each(|export| unlinked::take_over(sh, &export.volume));
     let holders = sh.state().files.delegations.holders_of_whole_directories();
     for export in exports.iter().filter(|export| export.features.write_delegations) {

@@ -22,15 +22,31 @@ use landfast_server::{ReloadError, Running, Server, ServerConfig};
 use landfast_volume::{OpenError, OpenOptions, RecoveryReport, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn open(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
     Volume::open(OpenOptions {
         log: e.log.clone(),
-        log_size: 16 << 20,
+        log_size: e.log_size,
         ..OpenOptions::new(&e.path, e.durability)
     })
+}
+
+/// A file without which a volume that is open does not start; and where it is meanwhile.
+fn marker(export: &Path) -> [PathBuf; 2] {
+    ["marker", "aside"].map(|name| export.join(".landfast").join(name))
+}
+
+/// Opens a volume so that it does not start. The next one does.
+pub(crate) fn open_broken(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
+    let [there, aside] = marker(&e.path);
+    if aside.exists() {
+        std::fs::rename(&aside, &there).expect("put back");
+    }
+    let opened = open(e);
+    std::fs::rename(there, aside).expect("put aside");
+    opened
 }
 
 /// A server as a configuration file says, in a directory of its own.
@@ -41,8 +57,8 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    /// `exports`: name, and the rest of the table after path, name and log. One whose name begins with `sync` has no log; one whose name begins with `held` gives
-    /// delegations.
+    /// `exports`: name, and the rest of the table after path, name and log. One whose name begins with `sync` has no log, with `large` one of 64 MiB; one whose
+    /// name begins with `held` gives delegations.
     pub(crate) async fn new(exports: &[(&str, &str)]) -> Many {
         let dir =
             tempfile::Builder::new().prefix("landfast-exports-").tempdir_in("/var/tmp").expect("a directory");
@@ -64,7 +80,8 @@ impl Many {
             text += &if name.starts_with("sync") {
                 "durability = \"sync\"\n".to_owned()
             } else {
-                format!("log = {{ path = \"{}\", size = \"16M\" }}\n", log.display())
+                let size = if name.starts_with("large") { "64M" } else { "16M" };
+                format!("log = {{ path = \"{}\", size = \"{size}\" }}\n", log.display())
             };
             if name.starts_with("held") {
                 text += "delegations = \"write\"\nwrite_delegations = true\n";
@@ -77,6 +94,25 @@ impl Many {
     pub(crate) async fn start(&mut self) {
         let running = self.try_start().await.unwrap_or_else(|e| panic!("{e}"));
         self.running = Some(running);
+    }
+
+    /// Starts with what can be opened.
+    async fn start_without(&mut self) {
+        let (mut served, mut unavailable) = (Vec::new(), Vec::new());
+        for e in &self.config.exports {
+            match open(e) {
+                Ok((volume, recovery)) => served.push(e.served(volume, recovery)),
+                Err(err) => unavailable.push(e.unavailable(&err)),
+            }
+        }
+        assert_eq!((served.len(), unavailable.len()), (1, 1));
+        let config = ServerConfig {
+            workers: 4,
+            unavailable,
+            metrics: Some(([127, 0, 0, 1], 0).into()),
+            ..ServerConfig::of(served, self.config.listen.clone())
+        };
+        self.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));
     }
 
     async fn try_start(&self) -> Result<Running, landfast_server::StartError> {
@@ -96,6 +132,14 @@ impl Many {
     pub(crate) async fn reload(
         &mut self,
         exports: &[(&str, &str)],
+    ) -> Result<landfast_server::Reloaded, ReloadError> {
+        self.reload_with(exports, open).await
+    }
+
+    pub(crate) async fn reload_with(
+        &mut self,
+        exports: &[(&str, &str)],
+        open: fn(&ExportConfig) -> Result<(Volume, RecoveryReport), OpenError>,
     ) -> Result<landfast_server::Reloaded, ReloadError> {
         let new = Many::config(self.dir.path(), exports);
         let done = self.server().reload(&self.config, &new, open).await?;
@@ -580,21 +624,7 @@ async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() 
     let log = many.dir.path().join("b.log");
     let whole = std::fs::read(&log).expect("the log");
     std::fs::write(&log, vec![0xa5; whole.len()]).expect("damaged");
-    let (mut served, mut unavailable) = (Vec::new(), Vec::new());
-    for e in &many.config.exports {
-        match open(e) {
-            Ok((volume, recovery)) => served.push(e.served(volume, recovery)),
-            Err(err) => unavailable.push(e.unavailable(&err)),
-        }
-    }
-    assert_eq!((served.len(), unavailable.len()), (1, 1));
-    let config = ServerConfig {
-        workers: 4,
-        unavailable,
-        metrics: Some(([127, 0, 0, 1], 0).into()),
-        ..ServerConfig::of(served, many.config.listen.clone())
-    };
-    many.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));
+    many.start_without().await;
     let mut c = many.v4(b"d").await;
     assert_eq!(c.status(lookups(&["x", "a"])).await, NfsStat::NFS4_OK);
     assert_eq!(c.status(vec![ArgOp::Putfh(in_a.clone())]).await, NfsStat::NFS4_OK);
@@ -627,5 +657,101 @@ async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() 
     assert_eq!(c.status(vec![ArgOp::Putfh(in_b.clone())]).await, NfsStat::NFS4_OK, "recovered");
     assert_eq!(three.status(getattr()).await, v3::NfsStat3::OK);
     assert_eq!(list(&mut c, &["x"]).await, ["a", "b"]);
+    many.stop().await;
+}
+
+/// It can be opened, and then it takes no snapshot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn an_export_that_does_not_start_is_missed_by_its_own_clients_only() {
+    let exports = [("a", RW), ("b", RW)];
+    let mut many = Many::new(&exports).await;
+    let mut c = many.v4(b"c").await;
+    assert_ok(&c.run(then(lookups(&["x", "b"]), [mkdir("made")])).await);
+    let in_b = c.handle(&["x", "b", "made"]).await;
+    many.running.take().expect("a server").abandon().await;
+    let [a, b] = [0, 1].map(|n| &many.config.exports[n]);
+    let served = [(a, open(a)), (b, open_broken(b))].map(|(e, opened)| {
+        let (volume, recovery) = opened.expect("it opens");
+        e.served(volume, recovery)
+    });
+    let (b, config) = (b.path.clone(), ServerConfig::of(served.into(), many.config.listen.clone()));
+    many.running =
+        Some(Server::start(ServerConfig { workers: 4, ..config }).await.expect("it starts with the other"));
+    let goes_on = async |many: &Many, c: &mut Client| {
+        assert_eq!((many.server().restored().sessions, many.server().restored().reclaiming), (1, 0));
+        c.raw.conn = Raw::new(many.server().local_addrs()[0]).await.conn;
+        assert_eq!(c.status(lookups(&["x", "a"])).await, NfsStat::NFS4_OK, "its session goes on");
+    };
+    goes_on(&many, &mut c).await;
+    assert_eq!(c.status(lookups(&["x", "b"])).await, NfsStat::NFS4ERR_DELAY);
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_b.clone())]).await, NfsStat::NFS4ERR_DELAY);
+    // A reload while it is not mended leaves it so, and takes the rest.
+    let done = many.reload_with(&exports, open_broken).await.expect("taken");
+    assert!(matches!(&done.unavailable[..], [(path, _)] if *path == b), "{:?}", done.unavailable);
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_b.clone())]).await, NfsStat::NFS4ERR_DELAY);
+    // The log that is there has all that clients hold.
+    many.running.take().expect("a server").abandon().await;
+    let config = many.config.clone();
+    many.config.exports.truncate(1);
+    many.start().await;
+    goes_on(&many, &mut c).await;
+    many.running.take().expect("a server").stop().await.expect("a clean stop");
+    many.config = config;
+    let [there, aside] = marker(&b);
+    std::fs::rename(aside, there).expect("mended");
+    many.start().await;
+    goes_on(&many, &mut c).await;
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_b)]).await, NfsStat::NFS4_OK);
+    many.stop().await;
+}
+
+/// What clients hold stands in each log. How much that may be is decided at the start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_reload_brings_in_no_log_that_what_clients_hold_may_not_fit_into() {
+    let mut many = Many::new(&[("large", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    match many.reload(&[("large", RW), ("b", RW)]).await {
+        Err(e @ ReloadError::SmallLog { .. }) => {
+            let words = e.to_string();
+            let parts = ["/b: ", "at least 63 MiB", "landfast log resize", "restart"];
+            assert!(parts.iter().all(|part| words.contains(part)), "{words}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(list(&mut c, &["x"]).await, ["large"], "nothing has changed");
+    many.reload(&[("large", RW), ("large2", RW)]).await.expect("a log of the same size is taken");
+    many.stop().await;
+
+    // A log that cannot be read at the start counts, too.
+    let exports = [("large", RW), ("b", RW)];
+    let mut many = Many::new(&exports).await;
+    many.running.take().expect("a server").stop().await.expect("a clean stop");
+    let (log, aside) = (many.dir.path().join("b.log"), many.dir.path().join("aside"));
+    std::fs::rename(&log, &aside).expect("taken away");
+    std::fs::create_dir(&log).expect("something else in its place");
+    many.start_without().await;
+    std::fs::remove_dir(&log).expect("empty");
+    std::fs::rename(&aside, &log).expect("put back");
+    let done = many.reload(&exports).await.expect("taken");
+    assert_eq!((done.added.len(), done.unavailable), (1, Vec::new()));
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn an_unavailable_export_without_a_log_does_not_keep_a_reload_from_the_others() {
+    let mut many = Many::new(&[("a", RW), ("sync", RW)]).await;
+    many.running.take().expect("a server").stop().await.expect("a clean stop");
+    let (there, aside) = (many.dir.path().join("sync"), many.dir.path().join("aside"));
+    std::fs::rename(&there, &aside).expect("taken away");
+    many.start_without().await;
+    let config = many.config.clone();
+    let done = many.server().reload(&config, &config, open).await.expect("taken");
+    assert_eq!((done.added.len(), done.unavailable.len()), (0, 1));
+    std::fs::rename(&aside, &there).expect("put back");
+    let done = many.server().reload(&config, &config, open).await.expect("taken");
+    assert_eq!((done.added, done.unavailable.len()), (vec![there], 0));
     many.stop().await;
 }

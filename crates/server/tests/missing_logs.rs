@@ -1,7 +1,7 @@
 //! A server starts without a log that it had: what clients hold may stand in that one alone, wherever their files are.
 
 use crate::common::*;
-use crate::exports::{Many, RW};
+use crate::exports::{Many, RW, open_broken};
 use crate::goes_on::lock;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
@@ -118,4 +118,25 @@ async fn where_a_log_is_missing_after_a_crash_clients_reclaim() {
     many.config.exports.insert(0, first);
     many.start().await;
     assert_eq!(many.server().restored().sessions, 3, "the newer log counts");
+}
+
+/// A reload that is refused has said that notes may be in a further log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_refused_reload_costs_no_client_its_session_at_the_next_start() {
+    for clean in [true, false] {
+        let mut many = Many::new(&[("b", RW)]).await;
+        let mut c = many.v4(b"c").await;
+        let (fh, s) = open(&mut c, OpenHow::Create(CreateHow::Guarded(mode(0o666)))).await;
+        let res = on(&mut c, &fh, lock(s, 0)).await;
+        let ResBody::Lock(held) = res.body else { panic!("LOCK gave {res:?}") };
+        many.reload_with(&[("b", RW), ("new", RW)], open_broken).await.expect_err("it does not start");
+        let running = many.running.take().expect("a server");
+        match clean {
+            true => drop(running.stop().await.expect("a clean stop")),
+            false => running.abandon().await,
+        }
+        many.start().await;
+        is_held(&many, &mut c, &fh, held).await;
+    }
 }

@@ -13,7 +13,7 @@ use landfast_nfs::v4::res::GetDirDelegationRes;
 use landfast_nfs::v4::{ArgOp, Bitmap, CompoundRes, FileHandle, NfsStat, ResBody};
 use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::conn::Target;
-use landfast_server::config::{self, Config};
+use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::faults::hold;
 use landfast_volume::{OpenError, OpenOptions, Volume};
@@ -395,4 +395,41 @@ async fn a_revocation_that_one_log_does_not_take_goes_into_another() {
     let _ = two.running.take().expect("a server").stop().await;
     drop(two);
     drop(image);
+}
+
+/// What SIGHUP has begun and SIGTERM breaks off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_reload_that_is_dropped_while_it_waits_costs_no_client_its_session() {
+    let mut two = Two::new().await;
+    let (mut asker, roots) = asker(&two, 1, b"client").await;
+    asker.next();
+    assert_eq!(asker.ask(made_in(&roots, &[0, 1], "first")).await.status, NfsStat::NFS4_OK);
+    let mut more = two.config.clone();
+    let path = two.dir.path().join("new");
+    std::fs::create_dir(&path).expect("the directory");
+    let (name, log) = ("/new".into(), Some(two.dir.path().join("new.log").into()));
+    more.exports.push(ExportConfig { path, name, log, ..more.exports[0].clone() });
+    let open = |e: &ExportConfig| {
+        let options = OpenOptions { log_size: 16 << 20, ..OpenOptions::new(&e.path, e.durability) };
+        Volume::open(OpenOptions { log: e.log.clone(), ..options })
+    };
+    let held = hold("recovery.emptied");
+    let starts = async {
+        while held.here() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = two.server().reload(&two.config, &more, open) => panic!("{done:?}"),
+        () = starts => {}
+    }
+    drop(held);
+    two.running.take().expect("a server").stop().await.expect("a clean stop");
+    two.start().await;
+    assert_eq!((two.server().restored().sessions, two.server().restored().reclaiming), (1, 0));
+    asker.reconnect(Raw::new(two.server().local_addr()).await);
+    asker.next();
+    assert_eq!(asker.ask(made_in(&roots, &[0, 1], "second")).await.status, NfsStat::NFS4_OK);
+    two.running.take().expect("a server").stop().await.expect("a clean stop");
 }

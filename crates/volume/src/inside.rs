@@ -46,8 +46,15 @@ impl std::fmt::Display for Inside {
 }
 
 /// Whether `what` lies inside the directory `dir`: [`Directories::holding`] for one directory.
+///
+/// # Errors
+/// Something could not be looked at.
 pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
-    Ok(Directories::open([dir]).holding(what)?.map(|(_, how)| how))
+    let only = Directories::open([dir]);
+    match (only.holding(what)?, only.unseen().next()) {
+        (None, Some((_, e))) => Err(e),
+        (found, _) => Ok(found.map(|(_, how)| how)),
+    }
 }
 
 /// Directories, in which things are looked for in time that does not grow with their number: the way up from a thing is
@@ -55,8 +62,8 @@ pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
 #[derive(Debug, Default)]
 pub struct Directories {
     mounts: Vec<OfMount>,
-    /// Why one could not be looked at. One that does not exist has nothing in it.
-    unseen: Option<Errno>,
+    /// Those that could not be looked at, and why. One that does not exist has nothing in it.
+    unseen: Vec<(usize, Errno)>,
 }
 
 /// The directories on one mount.
@@ -79,12 +86,12 @@ impl Directories {
                 Ok(top) => top,
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 Err(e) => {
-                    all.unseen.get_or_insert(e);
+                    all.unseen.push((n, e));
                     continue;
                 }
             };
             if let Err(e) = all.add(n, &top) {
-                all.unseen.get_or_insert(e);
+                all.unseen.push((n, e));
             }
         }
         all
@@ -108,16 +115,18 @@ impl Directories {
         Ok(())
     }
 
+    /// The directories that could not be looked at, and why.
+    pub fn unseen(&self) -> impl Iterator<Item = (usize, io::Error)> {
+        self.unseen.iter().map(|(n, e)| (*n, (*e).into()))
+    }
+
     /// The number of a directory in which `what` lies, and how. The file need not exist yet, but if its directory does not exist
-    /// either, it lies in none.
+    /// either, it lies in none. Nothing is found in directories that could not be looked at ([`Directories::unseen`]).
     ///
     /// # Errors
-    /// Something could not be looked at.
+    /// `what` could not be looked at.
     pub fn holding(&self, what: &Path) -> io::Result<Option<(usize, Inside)>> {
-        match (self.holding_by(what, 0)?, self.unseen) {
-            (None, Some(e)) => Err(e.into()),
-            (found, _) => Ok(found),
-        }
+        self.holding_by(what, 0)
     }
 
     fn holding_by(&self, what: &Path, stacked: usize) -> io::Result<Option<(usize, Inside)>> {

@@ -19,22 +19,36 @@ pub enum Overlap {
 }
 
 impl Volume {
-    /// The first overlap of these volumes. The time grows with their number, not with its square.
+    /// The first overlap of these volumes. The time grows with their number, not with its square. A volume that was `compared` earlier, when its
+    /// disk still worked, is left out if it cannot be looked at now.
     ///
     /// # Errors
-    /// The number of a volume that could not be looked at, and why.
-    pub fn overlap(volumes: &[&Volume]) -> Result<Option<Overlap>, (usize, Error)> {
+    /// The number of another volume that could not be looked at, and why.
+    pub fn overlap(
+        volumes: &[&Volume],
+        compared: impl Fn(usize) -> bool,
+    ) -> Result<Option<Overlap>, (usize, Error)> {
         let mut all = Directories::default();
+        let mut seen = Vec::with_capacity(volumes.len());
         for (n, volume) in volumes.iter().enumerate() {
             volume.assume_root().map_err(|e| (n, e))?;
-            all.add(n, &volume.0.mount).map_err(|e| (n, e.into()))?;
+            match all.add(n, &volume.0.mount) {
+                Ok(()) => seen.push(n),
+                Err(_) if compared(n) => {}
+                Err(e) => return Err((n, e.into())),
+            }
         }
-        for (n, volume) in volumes.iter().enumerate() {
-            let other = |found: Vec<usize>| found.into_iter().find(|at| volumes[*at].id() != volume.id());
-            if let Some(outer) = other(all.above(&volume.0.mount).map_err(|e| (n, e.into()))?) {
+        for n in seen {
+            let volume = volumes[n];
+            let other = |dir| match all.above(dir) {
+                Ok(found) => Ok(found.into_iter().find(|at| volumes[*at].id() != volume.id())),
+                Err(_) if compared(n) => Ok(None),
+                Err(e) => Err((n, e.into())),
+            };
+            if let Some(outer) = other(&volume.0.mount)? {
                 return Ok(Some(Overlap::Within { inner: n, outer }));
             }
-            if let Some(by) = other(all.above(&volume.0.state_dir).map_err(|e| (n, e.into()))?) {
+            if let Some(by) = other(&volume.0.state_dir)? {
                 return Ok(Some(Overlap::ShowsState { of: n, by }));
             }
         }

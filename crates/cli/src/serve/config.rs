@@ -7,9 +7,10 @@ use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
 use landfast_server::own_files::{self, Exported, OwnFile};
-use landfast_volume::{Durability, LogPlace};
+use landfast_volume::{Durability, LogPlace, OpenError};
 use serde_json::json;
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Reads the file. The error has one line for each mistake in it.
@@ -32,12 +33,12 @@ fn read_or_print(file: &Path) -> Option<Config> {
 }
 
 /// Reads the file and makes sure that no export exposes the server's own files, before a log is made there. Prints
-/// what is wrong.
-pub fn read_and_check(file: &Path) -> Option<Config> {
+/// what is wrong. Also returns why exports cannot be looked at, by their numbers.
+pub fn read_and_check(file: &Path) -> Option<(Config, BTreeMap<usize, OpenError>)> {
     let config = read_or_print(file)?;
-    let exposed = exposed(file, &config);
+    let Looked { exposed, unseen } = look(file, &config);
     print(&exposed);
-    exposed.is_empty().then_some(config)
+    exposed.is_empty().then_some((config, unseen))
 }
 
 fn print(problems: &[String]) {
@@ -49,7 +50,11 @@ pub fn check(args: &CheckArgs) -> Exit {
     let problems = match read(&args.config) {
         Ok(config) => {
             let missing = config.exports.iter().filter_map(|e| missing(&args.config, e));
-            missing.chain(exposed(&args.config, &config)).collect()
+            let Looked { exposed, unseen } = look(&args.config, &config);
+            let at = |n: &usize| config.exports.get(*n).map_or(1, |e| e.line);
+            let unseen =
+                unseen.iter().map(|(n, err)| format!("{}:{}:1: {err}", args.config.display(), at(n)));
+            missing.chain(exposed).chain(unseen).collect()
         }
         Err(problems) => problems,
     };
@@ -72,18 +77,28 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
     })
 }
 
-/// The server's own files that are inside of an export, each with the line of the export whose file it is. What this
-/// user may not look at is left to the start of the server.
-pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
+/// What a look at the exports and the server's own files has found.
+pub struct Looked {
+    /// The server's own files that are inside of an export, each with the line of the export whose file it is.
+    pub exposed: Vec<String>,
+    /// Exports that could not be looked at, by their numbers, and why. What this user may not look at is left to the start of the server.
+    pub unseen: BTreeMap<usize, OpenError>,
+}
+
+pub fn look(file: &Path, config: &Config) -> Looked {
+    let own_files::Looked { exposed, mut unseen } = own_files::look(&config.exports);
+    let denied = |err: &OpenError| matches!(err, OpenError::Io { err, .. } if err.kind() == ErrorKind::PermissionDenied);
+    unseen.retain(|_, err| !denied(err));
+    let line = |n: usize| config.exports.get(n).map_or(1, |e| e.line);
     let exported = Exported::new(config.exports.iter().map(|e| e.path.as_path()));
-    let look = |line: usize, own: &OwnFile| match exported.exposure(own) {
-        Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
-        Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),
+    let of_config = match exported.exposure(&OwnFile::config(file)) {
+        Err(e) if e.kind() != ErrorKind::PermissionDenied => Some(format!("{}: {e}", file.display())),
+        found => found.ok().flatten(),
     };
-    let logs =
-        config.exports.iter().flat_map(|e| own_files::of_export(e).into_iter().map(|own| (e.line, own)));
-    logs.chain([(1, OwnFile::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
+    let exposed = exposed.into_iter().map(|(n, why)| (line(n), why));
+    let exposed = exposed.chain(of_config.map(|why| (1, why)));
+    let exposed = exposed.map(|(line, why)| format!("{}:{line}:1: {why}", file.display())).collect();
+    Looked { exposed, unseen }
 }
 
 fn durability(d: Durability) -> &'static str {

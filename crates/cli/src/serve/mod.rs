@@ -20,6 +20,7 @@ use landfast_volume::{
     Durability, Experiment, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults,
 };
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -36,7 +37,12 @@ pub fn run(args: ServeArgs) -> Exit {
     }
     // On the heap: the runtime would compile the whole of it once for each of its schedulers.
     let serving: Pin<Box<dyn Future<Output = Exit>>> = Box::pin(serve(&args));
-    runtime().map_or(Exit::Failed, |runtime| runtime.block_on(serving))
+    runtime().map_or(Exit::Failed, |runtime| {
+        let exit = runtime.block_on(serving);
+        // A thread may still open what a reload was to add, whose disk does not answer.
+        runtime.shutdown_background();
+        exit
+    })
 }
 
 async fn serve(args: &ServeArgs) -> Exit {
@@ -49,13 +55,13 @@ async fn serve(args: &ServeArgs) -> Exit {
         return failed("cannot wait for signals");
     };
     let settings = match &args.config {
-        Some(file) => config::read_and_check(file).map(|config| (config, None)),
-        None => ok_or_print(from_arguments(args)).map(|(config, whom)| (config, Some(whom))),
+        Some(file) => config::read_and_check(file).map(|(config, unseen)| (config, unseen, None)),
+        None => ok_or_print(from_arguments(args)).map(|(config, whom)| (config, BTreeMap::new(), Some(whom))),
     };
-    let Some((mut config, whom)) = settings else { return Exit::Failed };
+    let Some((mut config, unseen, whom)) = settings else { return Exit::Failed };
     let (mut served, mut unavailable) = (Vec::new(), Vec::new());
     let mut dirs = Vec::new();
-    for (e, opened) in config.exports.iter().zip(open_all(args, &config.exports)) {
+    for (e, opened) in config.exports.iter().zip(open_all(args, &config.exports, unseen)) {
         let (volume, recovery) = match (opened, &args.config) {
             (Ok(opened), _) => opened,
             (Err(err), None) => return failed(err),
@@ -75,8 +81,8 @@ async fn serve(args: &ServeArgs) -> Exit {
             eprintln!("landfast: exports {} to {whom}", export.path.display());
         }
         say_opened(&export.volume, &export.recovery);
+        dirs.push((export.volume.id(), e.path.clone(), e.name.clone()));
         served.push(export);
-        dirs.push((e.path.clone(), e.name.clone()));
     }
     if served.is_empty() {
         return Exit::Failed;
@@ -106,7 +112,12 @@ async fn serve(args: &ServeArgs) -> Exit {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             () = next(&mut hangup) => if let Some(file) = &args.config {
-                reload(args, file, &running, &mut config).await;
+                // It may wait for a disk; whoever stops the server does not.
+                tokio::select! {
+                    () = reload(args, file, &running, &mut config) => {}
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                }
             },
         }
     }
@@ -178,11 +189,12 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
         Ok(new) => new,
         Err(problems) => return problems.iter().for_each(|p| unchanged(p)),
     };
-    let exposed = config::exposed(file, &new);
+    let exposed = config::look(file, &new).exposed;
     if !exposed.is_empty() {
         return exposed.iter().for_each(|p| unchanged(p));
     }
-    let open = |e: &ExportConfig| open(args, e).inspect(|(volume, recovery)| say_opened(volume, recovery));
+    let how = Opening::of(args);
+    let open = move |e: &ExportConfig| how.open(e).inspect(|(volume, recovery)| say_opened(volume, recovery));
     match running.reload(config, &new, open).await {
         Ok(done) => {
             say_reloaded(file, &new, &done);
@@ -215,14 +227,23 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
     done.not_clean.iter().for_each(|why| eprintln!("landfast: WARNING: not stopped cleanly: {why}"));
 }
 
-/// Opens the exports, several at a time.
-fn open_all(args: &ServeArgs, exports: &[ExportConfig]) -> Vec<Result<(Volume, RecoveryReport), OpenError>> {
+/// Opens the exports, several at a time, but for those that cannot be looked at.
+fn open_all(
+    args: &ServeArgs,
+    exports: &[ExportConfig],
+    mut unseen: BTreeMap<usize, OpenError>,
+) -> Vec<Result<(Volume, RecoveryReport), OpenError>> {
     let logs = ByteBudget::new(LOGS_OPENED_BYTES_MAX);
-    parallel::each(exports, EXPORTS_AT_ONCE, |e| {
+    let how = Opening::of(args);
+    let seen: Vec<_> =
+        exports.iter().enumerate().filter(|(n, _)| !unseen.contains_key(n)).map(|(_, e)| e).collect();
+    let mut opened = parallel::each(&seen, EXPORTS_AT_ONCE, |e| {
         let bytes = e.log.as_ref().map_or(0, |log| file_bytes(log.first_path()));
         let _held = logs.take(bytes);
-        open(args, e)
+        how.open(e)
     })
+    .into_iter();
+    (0..exports.len()).filter_map(|n| unseen.remove(&n).map(Err).or_else(|| opened.next())).collect()
 }
 
 /// Bytes of a file or a block device. Of one that cannot be opened, 0: the log says why.
@@ -231,21 +252,37 @@ fn file_bytes(path: &Path) -> u64 {
     end.unwrap_or(0)
 }
 
-fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
-    Volume::open(OpenOptions {
-        log: e.log.clone(),
-        log_size: e.log_size,
-        strict_recovery: e.strict_recovery,
-        mount_point: e.mount_point.clone(),
-        // The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
-        accept_weak: args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some(),
-        experiment: Experiment {
-            injected_flush: args.inject_volume_flush,
-            injected_log_flush: args.inject_log_flush,
-            unprivileged: args.unprivileged,
-        },
-        ..OpenOptions::new(&e.path, e.durability)
-    })
+/// How all exports are opened.
+#[derive(Debug, Clone, Copy)]
+struct Opening {
+    accept_weak: bool,
+    experiment: Experiment,
+}
+
+impl Opening {
+    fn of(args: &ServeArgs) -> Opening {
+        Opening {
+            // The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
+            accept_weak: args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some(),
+            experiment: Experiment {
+                injected_flush: args.inject_volume_flush,
+                injected_log_flush: args.inject_log_flush,
+                unprivileged: args.unprivileged,
+            },
+        }
+    }
+
+    fn open(&self, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
+        Volume::open(OpenOptions {
+            log: e.log.clone(),
+            log_size: e.log_size,
+            strict_recovery: e.strict_recovery,
+            mount_point: e.mount_point.clone(),
+            accept_weak: self.accept_weak,
+            experiment: self.experiment,
+            ..OpenOptions::new(&e.path, e.durability)
+        })
+    }
 }
 
 fn say_opened(volume: &Volume, recovery: &RecoveryReport) {
@@ -313,12 +350,13 @@ fn say_restored(running: &Running, lease_seconds: u32) {
     }
 }
 
-/// `dirs`: each directory with the path under which clients find it.
-fn say_serving(running: &Running, dirs: &[(PathBuf, PathBuf)], took: Duration) {
+/// `dirs`: each volume's directory with the path under which clients find it.
+fn say_serving(running: &Running, dirs: &[([u8; 16], PathBuf, PathBuf)], took: Duration) {
     if let Some(addr) = running.metrics_addr() {
         eprintln!("landfast: metrics at http://{addr}/metrics");
     }
-    for (volume, (dir, name)) in running.volumes().iter().zip(dirs) {
+    for volume in running.volumes() {
+        let Some((_, dir, name)) = dirs.iter().find(|(id, ..)| *id == volume.id()) else { continue };
         let durability = match (volume.durability(), volume.log_info()) {
             (Durability::Log, Some(device)) => format!("log {device}"),
             (Durability::Log, None) => "log".to_owned(),

@@ -158,7 +158,7 @@ pub(crate) enum TableError {
 }
 
 /// An opened volume and how to serve it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Served {
     pub volume: Volume,
     /// What recovery found; empty for a volume that is served already.
@@ -170,6 +170,20 @@ pub struct Served {
     /// Take users' groups from this system instead of from the request.
     pub manage_gids: bool,
     pub features: Features,
+}
+
+impl Served {
+    /// The same, where its volume cannot be served.
+    pub(crate) fn unavailable(self, why: &dyn std::fmt::Display) -> Unavailable {
+        Unavailable {
+            path: self.path,
+            name: self.name,
+            rules: self.rules,
+            manage_gids: self.manage_gids,
+            log_bytes: self.volume.stats().log.map(|log| log.capacity),
+            why: why.to_string(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -361,8 +375,15 @@ impl Exports {
         self.iter().any(|e| e.features.delegations > Delegate::Off || e.features.write_delegations)
     }
 
-    /// Whether every volume keeps notes. Then no effect survives a crash without its reply.
+    /// Whether every volume keeps notes, those that cannot be served now included. Then no effect survives a crash without its reply.
     pub(crate) fn all_keep_notes(&self) -> bool {
-        self.all.iter().all(|e| e.volume.keeps_notes())
+        let down = || self.down.iter().all(|d| d.of.log_bytes.is_some());
+        self.all.iter().all(|e| e.volume.keeps_notes()) && down()
+    }
+
+    /// Bytes of the smallest log, those of exports that cannot be served now included; `None` without one.
+    pub(crate) fn smallest_log(&self) -> Option<u64> {
+        let served = self.all.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
+        served.chain(self.down.iter().filter_map(|d| d.of.log_bytes)).min()
     }
 }

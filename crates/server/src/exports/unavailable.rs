@@ -20,6 +20,8 @@ pub struct Unavailable {
     pub name: PathBuf,
     pub rules: Rules,
     pub manage_gids: bool,
+    /// Bytes of its log, as far as that is known; `None` if it has no log.
+    pub log_bytes: Option<u64>,
     pub why: String,
 }
 

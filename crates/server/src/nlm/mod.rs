@@ -132,7 +132,7 @@ mod tests {
     /// An export that nobody can use now; who might is known.
     fn unavailable(path: &str, client: &str) -> Unavailable {
         let (path, name, rules) = (path.into(), path.into(), rules(client));
-        Unavailable { path, name, rules, manage_gids: true, why: "damaged".into() }
+        Unavailable { path, name, rules, manage_gids: true, log_bytes: None, why: "damaged".into() }
     }
 
     /// A lock manager whose name server is silent until the sender is dropped.

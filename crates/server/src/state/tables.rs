@@ -35,6 +35,8 @@ pub struct Bounds {
     pub open_bytes: u64,
     /// The configured limits. Client records may be fewer: see `clients`.
     pub limits: Limits,
+    /// Bytes of the smallest log; `None` without one.
+    pub log_bytes: Option<u64>,
 }
 
 impl Bounds {
@@ -72,7 +74,23 @@ impl Bounds {
             },
             call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
             limits: configured,
+            log_bytes,
         }
+    }
+
+    /// Whether a log of so many bytes has room for all that the state may keep.
+    pub fn fit(&self, log_bytes: u64) -> bool {
+        let fitting = Bounds::with(Some(log_bytes), self.limits);
+        let pairs = [
+            (self.reply_bytes, fitting.reply_bytes),
+            (self.call_bytes, fitting.call_bytes),
+            (self.lock_bytes, fitting.lock_bytes),
+            (self.open_bytes, fitting.open_bytes),
+            (self.clients as u64, fitting.clients as u64),
+            (self.nlm_hosts as u64, fitting.nlm_hosts as u64),
+            (self.delegations as u64, fitting.delegations as u64),
+        ];
+        pairs.iter().all(|(kept, fits)| kept <= fits)
     }
 }
 
@@ -132,6 +150,14 @@ impl<F> State<F> {
         let noted = Stamped { v: self.next_version(), note: Note::Logs(logs) };
         self.logs = Some(noted.clone());
         noted
+    }
+
+    /// Whether notes may be in other logs than these.
+    pub fn may_be_in_others(&self, here: &[LogId]) -> bool {
+        match self.logs.as_ref().map(|logs| &logs.note) {
+            Some(Note::Logs(logs)) => logs.iter().any(|log| !here.contains(log)),
+            _ => false,
+        }
     }
 
     /// Whether nothing was noted since [`State::note_logs`].
