@@ -101,7 +101,6 @@ fn title(name: &str, durable: bool) -> String {
         "local" => "tar -x and sync on the disk itself",
         "ganesha-xfs" => "one at a time, nfs-ganesha, XFS wsync",
         "ganesha-xfs-untar" => "landfast untar, nfs-ganesha, XFS wsync",
-        "ganesha-xfs-untar" => "landfast untar, nfs-ganesha, XFS wsync",
         "ganesha-ext4" => "one at a time, nfs-ganesha, ext4",
         "sync" => "one at a time, Landfast without its log",
         "log" => "one at a time, Landfast",

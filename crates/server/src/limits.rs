@@ -427,7 +427,9 @@ pub const KNOWN_MAX: usize = 4096;
 pub const KNOWN_BY_DATAGRAM_MAX: usize = KNOWN_MAX / 2;
 /// Addresses whose names are asked for at a time; about a further one nobody is asked yet.
 pub const KNOWN_ASKING_MAX: usize = 256;
-/// The same of one client: an address, or an IPv6 network of 64 bits.
+/// While so many are asked for, none is for a call by datagram: whoever forges many senders keeps no look-up from a call on a connection.
+pub const KNOWN_ASKING_BY_DATAGRAM_MAX: usize = 8;
+/// So many of one client: an address, or an IPv6 network of 64 bits.
 pub const KNOWN_ASKING_CLIENT_MAX: usize = 8;
 /// Users whose groups are asked for at a time; a further one's request gets `NFS4ERR_DELAY`.
 pub const KNOWN_USERS_MAX: usize = KNOWN_MAX;

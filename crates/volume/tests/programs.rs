@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::image::{Image, Kernel};
@@ -17,10 +19,23 @@ struct Running(Child);
 
 impl Running {
     fn of(path: &Path) -> Running {
-        let child = Command::new(path).arg("600").stdin(Stdio::null()).spawn().expect("it runs");
+        let child = Running::start(path);
         let writable = std::fs::File::options().write(true).open(path);
-        assert_eq!(writable.expect_err("it runs").kind(), std::io::ErrorKind::ExecutableFileBusy);
+        assert_eq!(writable.expect_err("it runs").kind(), ErrorKind::ExecutableFileBusy);
         Running(child)
+    }
+
+    /// A child that another test starts at this moment may have the copy open for writing until it runs its own program.
+    fn start(path: &Path) -> Child {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match Command::new(path).arg("600").stdin(Stdio::null()).spawn() {
+                Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {
+                    std::thread::yield_now();
+                }
+                started => return started.expect("it runs"),
+            }
+        }
     }
 }
 

@@ -164,7 +164,11 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
 
     fn make_place(&mut self, now: Millis, wait: Wait) -> Option<()> {
         if wait == Wait::No && self.all.len() >= limits::KNOWN_BY_DATAGRAM_MAX {
-            return None;
+            // What is too old to be used keeps nobody out.
+            self.all.retain(|_, a| a.asking || now.saturating_sub(a.at) < limits::KNOWN_STALE_MS);
+            if self.all.len() >= limits::KNOWN_BY_DATAGRAM_MAX {
+                return None;
+            }
         }
         if self.all.len() >= limits::KNOWN_MAX {
             // Drop the oldest half.
@@ -292,9 +296,12 @@ impl NameCache {
     {
         let share = share_of(by);
         let ask = |inner: &Arc<Inner>| {
-            if !asking(inner).lock().take(share, 1) {
+            let mut counts = asking(inner).lock();
+            let crowded = wait == Wait::No && counts.used() >= limits::KNOWN_ASKING_BY_DATAGRAM_MAX;
+            if crowded || !counts.take(share, 1) {
                 return;
             }
+            drop(counts);
             let Some((generation, asked)) = answers(inner).lock().begin(&key, inner.now(), wait) else {
                 return asking(inner).lock().give(share, 1);
             };
@@ -484,6 +491,20 @@ mod tests {
         };
         assert_eq!(*addresses, [addr()]);
         assert!(known.inner.groups.lock().all.len() <= limits::KNOWN_MAX + limits::KNOWN_USERS_MAX);
+    }
+
+    #[tokio::test]
+    async fn calls_by_datagram_from_many_senders_leave_look_ups_to_calls_on_connections() {
+        let slow = Slow::default();
+        let known = NameCache::new(Box::new(slow.clone())).expect("threads");
+        let _goes_on = GoesOn(slow);
+        let sender = |n: usize| IpAddr::from([10, 1, (n / 256) as u8, (n % 256) as u8]);
+        for n in 0..4 * limits::KNOWN_ASKING_MAX {
+            assert_eq!(known.names(sender(n), Wait::No).await, None);
+        }
+        assert_eq!(known.inner.asking.lock().used(), limits::KNOWN_ASKING_BY_DATAGRAM_MAX);
+        assert_eq!(known.names(addr(), Wait::ALittle).await, None, "nobody answers");
+        assert_eq!(known.inner.asking.lock().of(addr()), 1, "it is asked about");
     }
 
     /// Two requests wait for the names of their address while the rules change; the second goes on to ask when the answer

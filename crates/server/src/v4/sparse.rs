@@ -88,7 +88,7 @@ impl Context<'_> {
 
 /// At most two segments: a hole and then data, or data and then a hole. Holes that are too small for a segment are
 /// data. As with READ, each byte is what the file held at some moment of the request. If the file is truncated
-/// meanwhile, the answer has no `eof`, so that the client asks again.
+/// meanwhile, the answer ends where the file does.
 fn segments(volume: &Volume, file: &OpenFile, offset: u64, count: u32) -> Result<ReadPlusRes, Error> {
     let hole = |from: u64, to: u64| ReadPlusContent::Hole { offset: from, length: to - from };
     let (first, size) = match volume.seek(file, offset, Piece::Data) {

@@ -95,6 +95,8 @@ impl Work<'_> {
             return Err(surprise("data for something that is no file", id, None));
         }
         match self.cut_and_punch(object, &meta) {
+            // A hole within an extent needs a block: it is made in its turn, when what others give back is free.
+            Err(e) if e.is_full() => Ok(()),
             Err(e) if e.is_busy() && self.is_as_wanted(object, &meta)? => Ok(()),
             done => done,
         }
@@ -181,6 +183,13 @@ impl<T: Tree> Run<'_, T> {
             .map_err(io("reading what was to be cut", obj))?;
         let cuts = TruncationNotes::after(self.fold.last_seq, obj, &said.unwrap_or_default());
         let capabilities = self.capabilities(obj)?;
+        let written = self.fill_ahead(obj, content, &cuts);
+        // Also after an error: the next start would not know them any more.
+        self.keep_capabilities(obj, capabilities)?;
+        written
+    }
+
+    fn fill_ahead(&mut self, obj: &ObjId, content: &Content, cuts: &TruncationNotes) -> Result<(), Error> {
         let mut work = Work::new(self.tree);
         match work.fill(obj, content, cuts.lowest()) {
             Err(e) if e.is_busy() && work.has_bytes(obj, content, None, cuts.lowest())? => {}
@@ -192,7 +201,7 @@ impl<T: Tree> Run<'_, T> {
         if wanted != size {
             self.tree.truncate(obj, wanted).map_err(io("setting a file's size", obj))?;
         }
-        self.keep_capabilities(obj, capabilities)
+        Ok(())
     }
 
     /// What a program may do beyond its user's rights. A write clears it, and the writes of the log have done so. What is there now,
