@@ -135,6 +135,24 @@ pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
     wait(shared, &until, Of::All).await;
 }
 
+/// Waits until others who come into a directory find all that was made in it before: also in directories below that are nobody's own, as the
+/// server gave no delegation of them.
+pub(super) async fn settle_seen(shared: &Arc<Shared>, top: Ino) {
+    loop {
+        settle_dir(shared, top).await;
+        let (dirs, last) = dirs(shared);
+        let until: Vec<(Ino, u64)> = {
+            let tree = shared.tree();
+            let open = |dir: &Ino| *dir != top && tree.is_open_from(*dir, top);
+            dirs.into_iter().filter(open).map(|dir| (dir, last)).collect()
+        };
+        if until.is_empty() {
+            return;
+        }
+        wait(shared, &until, Of::All).await;
+    }
+}
+
 pub(super) async fn settle_all(shared: &Arc<Shared>) {
     let (dirs, last) = dirs(shared);
     let until: Vec<(Ino, u64)> = dirs.into_iter().map(|dir| (dir, last)).collect();

@@ -9,7 +9,7 @@ use landfast_nfs::v4::{FileHandle, Stateid};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::changes::{settle_all, settle_dir, settle_node, urge_all};
+use super::changes::{settle_all, settle_dir, settle_node, settle_seen, urge_all};
 use super::flush;
 use super::room::{self, Found};
 use super::shared::{Open, Shared};
@@ -133,20 +133,9 @@ fn give_idle_back(shared: &Arc<Shared>, keep: usize) {
     tasks::spawn(async move {
         for some in idle.chunks(RETURNED_TOGETHER) {
             for (dir, ..) in some {
-                settle_dir(&shared, *dir).await;
+                settle_seen(&shared, *dir).await;
             }
-            let returned: Vec<_> =
-                some.iter().map(|(_, handle, stateid)| (handle.clone(), *stateid)).collect();
-            shared.remote.return_delegations(&returned).await;
-            let now = shared.now();
-            for (dir, _, stateid) in some {
-                note_refusal(&shared, *dir, now);
-                let mut tree = shared.tree();
-                if tree.right(*dir).is_some_and(|right| right_is(right, stateid)) {
-                    tree.disown(*dir);
-                }
-            }
-            shared.lanes.changed.notify_waiters();
+            give_up(&shared, some).await;
         }
     });
 }
@@ -156,21 +145,32 @@ fn give_back(shared: &Arc<Shared>, dir: Ino, stateid: Stateid) {
     let shared = shared.clone();
     tasks::spawn(async move {
         if !bug(Bug::ReturnedEarly) {
-            settle_dir(&shared, dir).await;
+            settle_seen(&shared, dir).await;
         }
         let handle = shared.tree().get(dir).and_then(|n| n.handle.clone());
         if let Some(handle) = handle {
-            shared.remote.return_delegations(&[(handle, stateid)]).await;
+            give_up(&shared, &[(dir, handle, stateid)]).await;
         }
-        let now = shared.now();
-        note_refusal(&shared, dir, now);
-        let mut tree = shared.tree();
-        if tree.right(dir).is_some_and(|right| right_is(right, &stateid)) {
-            tree.disown(dir);
-        }
-        drop(tree);
-        shared.lanes.changed.notify_waiters();
     });
+}
+
+/// Returns delegations of directories of which the server has heard all. Memory answers for them no longer than until that is sent: when the
+/// reply is late, or lost, others have changed them. Nobody asks for them again before.
+async fn give_up(shared: &Arc<Shared>, all: &[(Ino, FileHandle, Stateid)]) {
+    let mut returning = Vec::new();
+    for (dir, _, stateid) in all {
+        returning.push(Asking::begin(shared, *dir).await);
+        note_refusal(shared, *dir, shared.now());
+        let mut tree = shared.tree();
+        if tree.right(*dir).is_some_and(|right| right_is(right, stateid)) {
+            tree.disown(*dir);
+        }
+    }
+    shared.lanes.changed.notify_waiters();
+    let returned: Vec<_> = all.iter().map(|(_, handle, stateid)| (handle.clone(), *stateid)).collect();
+    shared.remote.return_delegations(&returned).await;
+    let now = shared.now();
+    all.iter().for_each(|(dir, ..)| note_refusal(shared, *dir, now));
 }
 
 /// Returns all delegations, at the end of the mount.
@@ -313,8 +313,23 @@ pub(super) fn is_worth_asking(shared: &Shared, tree: &Tree<Open>, dir: Ino) -> b
     refused.get(&dir).is_none_or(|at| now.saturating_sub(*at) >= DELEGATION_ASKED_EACH)
 }
 
-/// A directory whose delegation is being asked for.
+/// A directory whose delegation is being asked for, or returned.
 struct Asking<'a>(&'a Shared, Ino);
+
+impl Asking<'_> {
+    /// Waits until nobody else does either.
+    async fn begin(shared: &Shared, dir: Ino) -> Asking<'_> {
+        loop {
+            let changed = shared.lanes.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if shared.lanes.asking.lock().insert(dir) {
+                return Asking(shared, dir);
+            }
+            changed.await;
+        }
+    }
+}
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
@@ -326,16 +341,7 @@ impl Drop for Asking<'_> {
 /// Asks for a delegation of a directory that is there, and for all its names. Returns whether it is this mount's own now. One at a time
 /// asks for each directory: the server gives all the same delegation.
 async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
-    loop {
-        let changed = shared.lanes.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        if shared.lanes.asking.lock().insert(dir) {
-            break;
-        }
-        changed.await;
-    }
-    let _asking = Asking(shared, dir);
+    let _asking = Asking::begin(shared, dir).await;
     shared.tree().is_own(dir) || acquire_now(shared, who, dir).await
 }
 

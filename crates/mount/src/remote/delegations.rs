@@ -108,7 +108,8 @@ impl Remote {
         changes_names(&mut results)
     }
 
-    /// Returns delegations (RFC 8881 section 18.6). One that the server does not know any more is returned, too.
+    /// Returns delegations (RFC 8881 section 18.6). One that the server does not know any more is returned, too; one that it has revoked meanwhile
+    /// is freed, so that it does not go on to say that something is revoked.
     pub async fn return_delegations(&self, all: &[(FileHandle, Stateid)]) {
         let own = self.own().clone();
         let mut left = all;
@@ -128,6 +129,9 @@ impl Remote {
                 }
             };
             // The one behind those that were returned cannot be: its directory, or it, is gone.
+            if let Some((_, id)) = now.get(done) {
+                let _ = self.ask(&own, vec![ArgOp::FreeStateid(*id)]).await;
+            }
             left = if done < now.len() { &left[done + 1..] } else { later };
         }
     }

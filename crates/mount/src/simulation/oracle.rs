@@ -23,6 +23,8 @@ pub(crate) struct Dir {
     pub(crate) names: BTreeMap<Bytes, Oid>,
     /// Its names at each moment, and since when.
     history: Vec<(Duration, BTreeMap<Bytes, Tag>)>,
+    /// The last moment that a client's programs have made.
+    last: BTreeMap<Who, usize>,
     /// The moment that the server was seen to have reached.
     reached: usize,
     /// All that programs have made in it.
@@ -48,8 +50,12 @@ pub(crate) struct Thing {
     pub(crate) id: Option<Id>,
     /// Who made it.
     pub(crate) maker: Who,
+    /// Whose program has written to it last.
+    pub(crate) writer: Who,
     /// The time that a program has set, if nothing was written since.
     pub(crate) mtime: Option<NfsTime>,
+    /// A program was told that data of it is lost, or that it could not be truncated, which may have been done.
+    pub(crate) lost: bool,
     /// Who has it open.
     pub(crate) opens: Vec<Who>,
     /// For directories: where it is.
@@ -81,7 +87,9 @@ impl Oracle {
             mode: 0o755,
             id: Some(ROOT),
             maker: 0,
+            writer: 0,
             mtime: None,
+            lost: false,
             opens: Vec::new(),
             place: None,
         };
@@ -169,6 +177,23 @@ impl Oracle {
         }
     }
 
+    /// A directory of which the server has other names, also a torn one.
+    pub(crate) fn differs(&self, server: &Server) -> Option<String> {
+        let differs = |oid: &Oid| {
+            let found = self.things[*oid].id.map(|id| server.tags(id));
+            let ours = self.snapshot(*oid);
+            (found.as_ref() != Some(&ours)).then(|| {
+                format!("{:?} is {ours:?} for programs and {found:?} at the server", self.path(*oid))
+            })
+        };
+        self.dirs().iter().find_map(differs)
+    }
+
+    /// Directories below one of which nothing certain is known.
+    pub(crate) fn torn_below(&self, top: Oid) -> Vec<Oid> {
+        self.torn.iter().copied().filter(|oid| self.is_below(*oid, top)).collect()
+    }
+
     pub(crate) fn tear(&mut self, oid: Oid) {
         self.tears += u64::from(self.torn.insert(oid));
     }
@@ -203,7 +228,18 @@ impl Oracle {
     }
 
     pub(crate) fn add(&mut self, body: Body, (tag, mode): (Tag, u32), maker: Who) -> Oid {
-        let thing = Thing { body, tag, mode, id: None, maker, mtime: None, opens: Vec::new(), place: None };
+        let thing = Thing {
+            body,
+            tag,
+            mode,
+            id: None,
+            maker,
+            writer: maker,
+            mtime: None,
+            lost: false,
+            opens: Vec::new(),
+            place: None,
+        };
         self.things.push(thing);
         self.things.len() - 1
     }
@@ -213,17 +249,17 @@ impl Oracle {
         names.map(|(name, oid)| (name.clone(), self.things[*oid].tag)).collect()
     }
 
-    fn note(&mut self, dir: Oid, now: Duration) {
+    fn note(&mut self, dir: Oid, (who, now): (Who, Duration)) {
         let names = self.snapshot(dir);
-        if let Some(dir) = self.dir_mut(dir)
-            && dir.history.last().is_none_or(|(_, last)| *last != names)
-        {
+        let Some(dir) = self.dir_mut(dir) else { return };
+        if dir.history.last().is_none_or(|(_, last)| *last != names) {
             dir.history.push((now, names));
         }
+        dir.last.insert(who, dir.history.len() - 1);
     }
 
     /// A name is given to something.
-    pub(crate) fn name(&mut self, dir: Oid, name: &Bytes, oid: Oid, now: Duration) {
+    pub(crate) fn name(&mut self, dir: Oid, name: &Bytes, oid: Oid, at: (Who, Duration)) {
         if let Some(names) = self.dir_mut(dir) {
             names.names.insert(name.clone(), oid);
             names.made.push(oid);
@@ -231,20 +267,25 @@ impl Oracle {
         if self.is_dir(oid) {
             self.things[oid].place = Some((dir, name.clone()));
             if self.dir(oid).is_some_and(|d| d.history.is_empty()) {
-                self.note(oid, now);
+                self.note(oid, at);
             }
         }
-        self.note(dir, now);
+        self.note(dir, at);
     }
 
-    pub(crate) fn unname(&mut self, dir: Oid, name: &Bytes, now: Duration) {
+    pub(crate) fn unname(&mut self, dir: Oid, name: &Bytes, at: (Who, Duration)) {
         if let Some(names) = self.dir_mut(dir) {
             names.names.remove(name);
         }
-        self.note(dir, now);
+        self.note(dir, at);
     }
 
-    pub(crate) fn rename(&mut self, (from, old): (Oid, &Bytes), (to, new): (Oid, &Bytes), now: Duration) {
+    pub(crate) fn rename(
+        &mut self,
+        (from, old): (Oid, &Bytes),
+        (to, new): (Oid, &Bytes),
+        at: (Who, Duration),
+    ) {
         let Some(oid) = self.named(from, old) else { return };
         if self.named(to, new) == Some(oid) {
             return;
@@ -259,8 +300,8 @@ impl Oracle {
         if self.is_dir(oid) {
             self.things[oid].place = Some((to, new.clone()));
         }
-        self.note(from, now);
-        self.note(to, now);
+        self.note(from, at);
+        self.note(to, at);
     }
 
     /// What a file is.
@@ -271,10 +312,16 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn write(&mut self, oid: Oid, offset: usize, data: &[u8]) {
+    pub(crate) fn write(&mut self, who: Who, oid: Oid, offset: usize, data: &[u8]) {
         let mut content = self.content(oid).to_vec();
         content.resize(content.len().max(offset + data.len()), 0);
         content[offset..offset + data.len()].copy_from_slice(data);
+        self.has_written(who, oid, content);
+    }
+
+    /// A program has changed a file's data.
+    pub(crate) fn has_written(&mut self, who: Who, oid: Oid, content: Vec<u8>) {
+        self.things[oid].writer = who;
         self.is_now(oid, content);
     }
 
@@ -370,7 +417,12 @@ impl Oracle {
     }
 
     /// A client is dead. What the server has of its directories must be one moment, not before `old`; then it is what they are.
-    pub(crate) fn died(&mut self, who: Who, server: &Server, (old, now): (Option<Duration>, Duration)) {
+    pub(crate) fn died(&mut self, who: Who, server: &mut Server, (old, now): (Option<Duration>, Duration)) {
+        // The server has what it has of the files that were open: nobody sends it again.
+        let open: BTreeSet<Id> =
+            self.things.iter().filter(|t| t.opens.contains(&who)).filter_map(|t| t.id).collect();
+        server.writes_back(|id| open.contains(&id));
+        let server = &*server;
         for dir in self.unsent(who, server) {
             let Some(id) = self.things[dir].id else { continue };
             if !self.is_torn(dir) && !self.is_loose(dir) {
@@ -415,7 +467,8 @@ impl Oracle {
     fn check_whole(&mut self, dir: Oid, server: &Server, id: Id) {
         let below = server.objects.get(&id).and_then(Object::names).into_iter().flatten();
         let mut wrong = None;
-        for (name, id) in below {
+        // What was removed while it was open is no program's affair any more.
+        for (name, id) in below.filter(|(name, _)| !name.starts_with(b".nfs")) {
             let Some(oid) = self.ids.get(id) else { continue };
             let (Some(Kind::File { data, .. }), Body::File(versions)) =
                 (server.objects.get(id).map(|o| &o.kind), &self.things[*oid].body)
@@ -477,12 +530,14 @@ impl Oracle {
         let names = self.snapshot(dir);
         if let Some(d) = self.dir_mut(dir) {
             (d.history, d.reached, d.loose) = (vec![(now, names)], 0, false);
+            d.last.clear();
         }
     }
 
     /// Everything is what the server has.
     pub(crate) fn adopt_all(&mut self, server: &Server, now: Duration) {
         self.torn.clear();
+        self.things.iter_mut().for_each(|thing| thing.lost = false);
         let mut dirs = vec![(TOP, ROOT)];
         while let Some((dir, id)) = dirs.pop() {
             self.adopt(dir, id, server, now);
@@ -527,9 +582,18 @@ impl Oracle {
             return Ok(());
         }
         let path = self.path(dir);
+        if self.things[dir].id.is_none() && who.is_some_and(|who| self.things[dir].maker != who) {
+            return Ok(());
+        }
         let id = self.things[dir].id.ok_or_else(|| format!("{path:?} is not on the server"))?;
         let (found, ours) = (server.tags(id), self.snapshot(dir));
-        if found != ours {
+        // What others have done since may still be theirs: the server has given them no delegation, and they have not heard of that yet.
+        let least = who.and_then(|who| Some(*self.dir(dir)?.last.get(&who).unwrap_or(&0)));
+        let since = |least: usize| {
+            let moments = self.dir(dir).into_iter().flat_map(|d| d.history.iter().skip(least));
+            moments.map(|(_, then)| then).any(|then| *then == found)
+        };
+        if found != ours && !least.is_some_and(since) {
             return Err(format!("{path:?} is {ours:?} for programs and {found:?} at the server"));
         }
         for oid in self.dir(dir).into_iter().flat_map(|d| d.names.values().copied()) {
@@ -557,6 +621,7 @@ impl Oracle {
         let opens = &self.things[oid].opens;
         match who {
             None => true,
+            Some(who) if self.things[oid].writer != who => false,
             Some(_) if below => opens.is_empty(),
             Some(who) => opens.iter().all(|w| *w == who),
         }

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{NfsTime, OpNum, SetTime};
+use landfast_nfs::v4::{ArgOp, NfsStat, NfsTime, OpNum, SetTime};
 
 use super::choices::Choices;
 use super::objects::{Id, Kind, handle};
-use super::server::{ROOT, Server, Trouble};
+use super::server::{Effect, ROOT, Server, Trouble};
 use super::wire::{Line, Net};
 use crate::core::Ino;
 use crate::core::attrs::Set;
@@ -21,22 +21,24 @@ use crate::limits::{EXTENT_BYTES_MIN, UNCOMMITTED_PIECES_MAX};
 use crate::options::Options;
 use crate::remote::{Remote, Wire};
 
-const LEASE: Duration = Duration::from_secs(60);
-const TOP: Ino = crate::core::tree::ROOT;
+pub(super) const LEASE: Duration = Duration::from_secs(60);
+pub(super) const TOP: Ino = crate::core::tree::ROOT;
 
-struct Scene {
-    net: Arc<Net>,
-    kernel: Kernel,
+pub(super) struct Scene {
+    pub(super) net: Arc<Net>,
+    pub(super) kernel: Kernel,
     /// Those of other machines.
     others: Vec<Kernel>,
+    /// One more client, which has no mount.
+    other: Line,
 }
 
-fn name(text: &str) -> Bytes {
+pub(super) fn name(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
 /// Runs a scene with one mount. `way`: the longest time that a message is on its way, in milliseconds.
-fn scene<F: Future<Output = ()>>(local: bool, way: u64, play: impl FnOnce(Scene) -> F) {
+pub(super) fn scene<F: Future<Output = ()>>(local: bool, way: u64, play: impl FnOnce(Scene) -> F) {
     scene_of(1, local, way, play);
 }
 
@@ -44,7 +46,7 @@ fn scene_of<F: Future<Output = ()>>(mounts: usize, local: bool, way: u64, play: 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap();
     runtime.block_on(async {
-        let server = Server::new(mounts, LEASE, Trouble::default());
+        let server = Server::new(mounts + 1, LEASE, Trouble::default());
         let net = Arc::new(Net::new(server, Choices::new(1), (way, 0), false));
         let mut kernels = Vec::new();
         for who in 0..mounts {
@@ -58,7 +60,10 @@ fn scene_of<F: Future<Output = ()>>(mounts: usize, local: bool, way: u64, play: 
             kernels.push(Kernel::mount(remote, options, (handle(ROOT), attrs), who as u64).await);
         }
         let kernel = kernels.remove(0);
-        play(Scene { net, kernel, others: kernels }).await;
+        let other = Line::new(net.clone(), mounts);
+        let play = play(Scene { net, kernel, others: kernels, other });
+        let end = tokio::time::timeout(Duration::from_secs(1000), play).await;
+        end.expect("nobody waits for ever");
     });
     // Tasks of the mount go on for ever.
     runtime.shutdown_background();
@@ -66,14 +71,14 @@ fn scene_of<F: Future<Output = ()>>(mounts: usize, local: bool, way: u64, play: 
 
 impl Scene {
     /// A directory of the mount's own that the server knows.
-    async fn own_dir(&self, text: &str) -> Ino {
+    pub(super) async fn own_dir(&self, text: &str) -> Ino {
         let (dir, _) = self.kernel.mkdir(TOP, &name(text), 0o755).await.unwrap();
         self.kernel.fsync_dir(TOP).await.unwrap();
         assert!(self.kernel.is_own(dir));
         dir
     }
 
-    async fn file(&self, dir: Ino, text: &str, data: &[u8]) -> Ino {
+    pub(super) async fn file(&self, dir: Ino, text: &str, data: &[u8]) -> Ino {
         let (ino, fh) = self.kernel.create(dir, &name(text), 0o644).await.unwrap();
         self.kernel.write(fh, 0, data).await.unwrap();
         self.kernel.close(fh).await.unwrap();
@@ -82,7 +87,7 @@ impl Scene {
         ino
     }
 
-    fn id(&self, path: &str) -> Option<Id> {
+    pub(super) fn id(&self, path: &str) -> Option<Id> {
         let server = self.net.server.lock();
         let parts = path.split('/');
         parts
@@ -90,8 +95,36 @@ impl Scene {
             .try_fold(ROOT, |dir, part| server.objects.get(&dir)?.names()?.get(part.as_bytes()).copied())
     }
 
+    /// The other client looks a path up.
+    pub(super) async fn looks(&self, path: &str) -> NfsStat {
+        let names = path.split('/').map(|part| ArgOp::Lookup(name(part)));
+        let ops = std::iter::once(ArgOp::Putfh(handle(ROOT))).chain(names).collect();
+        self.other.compound(ops, true).await.unwrap().status
+    }
+
+    /// The server takes no change until the first one was refused.
+    pub(super) async fn refuses_one(&self) {
+        self.net.server.lock().trouble.full = 1000;
+        let is_refused = || {
+            let server = self.net.server.lock();
+            server.effects.iter().any(|effect| matches!(effect, Effect::Refused { .. }))
+        };
+        while !is_refused() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.net.server.lock().trouble.full = 0;
+    }
+
+    /// The server loses what it knows of clients, and the mount finds that out. What waits is sent then.
+    pub(super) async fn forgets_clients(&self, beside: impl FnOnce()) {
+        let now = self.net.now();
+        self.net.server.lock().cut(now, false);
+        beside();
+        self.kernel.lookup(TOP, &name("nothing")).await.unwrap();
+    }
+
     /// What the server has in a file.
-    fn data(&self, path: &str) -> Option<Vec<u8>> {
+    pub(super) fn data(&self, path: &str) -> Option<Vec<u8>> {
         let id = self.id(path)?;
         match &self.net.server.lock().objects.get(&id)?.kind {
             Kind::File { data, .. } => Some(data.clone()),
@@ -100,7 +133,7 @@ impl Scene {
     }
 
     /// Somebody whom the mount does not see makes a file.
-    fn theirs(&self, dir: &str, text: &str) -> Id {
+    pub(super) fn theirs(&self, dir: &str, text: &str) -> Id {
         let dir = if dir.is_empty() { ROOT } else { self.id(dir).unwrap() };
         let data = b"theirs".to_vec();
         let kind = Kind::File { stable: data.clone(), data };
@@ -432,5 +465,67 @@ fn a_rename_to_a_name_that_nobody_has_is_one_request() {
         let before = s.net.requests.load(Ordering::Relaxed);
         s.kernel.rename((TOP, &name("a")), (TOP, &name("b"))).await.unwrap();
         assert_eq!(s.net.requests.load(Ordering::Relaxed) - before, 1);
+    });
+}
+
+#[test]
+fn a_directory_is_not_answered_for_when_its_return_was_executed_and_the_reply_is_lost() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        *s.net.loses_reply.lock() = Some(OpNum::DELEGRETURN);
+        assert_eq!(s.looks("d/theirs").await, NfsStat::NFS4ERR_NOENT);
+        assert!(s.net.loses_reply.lock().is_none(), "the delegation was returned");
+        s.theirs("d", "theirs");
+        assert!(s.kernel.lookup(d, &name("theirs")).await.unwrap().is_some());
+        // It is asked for again once it is known to be returned, and given: the server has recalled it long ago.
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        for text in ["a", "b", "c"] {
+            s.file(d, text, b"").await;
+        }
+        assert!(s.kernel.is_own(d));
+    });
+}
+
+#[test]
+fn others_find_all_of_a_directory_below_that_the_server_gives_no_delegation_of() {
+    // What comes first is chance.
+    scene(true, 60, async |s| {
+        for dir in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            s.net.server.lock().trouble.refused = 0;
+            let d = s.own_dir(dir).await;
+            s.net.server.lock().trouble.refused = 100;
+            let (e, _) = s.kernel.mkdir(d, &name("e"), 0o755).await.unwrap();
+            let (g, _) = s.kernel.mkdir(e, &name("g"), 0o755).await.unwrap();
+            s.file(g, "f", b"f").await;
+            let path = format!("{dir}/e/g/f");
+            assert_eq!(s.looks(&path).await, NfsStat::NFS4_OK);
+            assert_eq!(s.data(&path).unwrap(), b"f");
+        }
+    });
+}
+
+#[test]
+fn a_delegation_that_is_revoked_while_it_is_returned_is_freed() {
+    scene(true, 0, async |s| {
+        s.own_dir("d").await;
+        let look = [ArgOp::Putfh(handle(ROOT)), ArgOp::Lookup(name("d")), ArgOp::Lookup(name("f"))];
+        let looks = async || {
+            let now = s.net.now();
+            let recalls = {
+                let mut server = s.net.server.lock();
+                let _ = server.execute(1, &look, now, &mut Choices::new(1));
+                std::mem::take(&mut server.recalls)
+            };
+            s.net.deliver(recalls);
+        };
+        looks().await;
+        // The server takes nothing for longer than a lease, and then decides before it executes the return.
+        s.net.server.lock().trouble.busy = 400;
+        tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
+        s.net.server.lock().trouble.busy = 0;
+        looks().await;
+        assert_eq!(s.net.server.lock().clients[0].revoked.len(), 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(s.net.server.lock().clients[0].revoked.is_empty());
     });
 }

@@ -59,7 +59,7 @@ pub(crate) enum Effect {
     /// Something new.
     Made { dir: Id, id: Id, tag: Tag },
     /// A change was refused, in this directory or of this file.
-    Refused { who: Who },
+    Refused { who: Who, id: Id },
     /// A delegation was taken away.
     Revoked { who: Who, dir: Id },
 }
@@ -187,6 +187,23 @@ impl Server {
         shown.filter_map(|(name, id)| Some((name.clone(), self.objects.get(id)?.tag))).collect()
     }
 
+    /// Directories that have a name for an object, and itself if it is one.
+    pub(crate) fn dirs_of(&self, id: Id) -> Vec<Id> {
+        let has = |dir: &Id, object: &Object| {
+            object.names().is_some_and(|names| *dir == id || names.values().any(|n| *n == id))
+        };
+        self.objects.iter().filter(|(dir, object)| has(dir, object)).map(|(dir, _)| *dir).collect()
+    }
+
+    /// What it has in memory gets to the disk sooner or later.
+    pub(crate) fn writes_back(&mut self, of: impl Fn(Id) -> bool) {
+        for (_, object) in self.objects.iter_mut().filter(|(id, _)| of(**id)) {
+            if let Kind::File { data, stable } = &mut object.kind {
+                stable.clone_from(data);
+            }
+        }
+    }
+
     /// All state of a client is gone.
     pub(crate) fn expel(&mut self, who: Who) {
         let gone: Vec<Id> =
@@ -294,9 +311,9 @@ impl Server {
     }
 
     /// A change may be refused.
-    fn takes(&mut self, call: &mut Call<'_>) -> Result<(), NfsStat> {
+    fn takes(&mut self, call: &mut Call<'_>, id: Id) -> Result<(), NfsStat> {
         if self.trouble.full > 0 && call.choices.below(1000) < self.trouble.full {
-            self.effects.push(Effect::Refused { who: call.who });
+            self.effects.push(Effect::Refused { who: call.who, id });
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         Ok(())
@@ -400,7 +417,7 @@ impl Server {
                 if self.named(dir, name)?.is_some() {
                     return Err(NfsStat::NFS4ERR_EXIST);
                 }
-                self.takes(call)?;
+                self.takes(call, dir)?;
                 let mode = AttrValues::from_fattr(attrs)?.mode.unwrap_or(0o600);
                 let empty = Kind::File { data: Vec::new(), stable: Vec::new() };
                 call.current = Some(self.make(dir, name, empty, mode, call.now));
@@ -428,7 +445,7 @@ impl Server {
                 if self.named(dir, &args.name)?.is_some() {
                     return Err(NfsStat::NFS4ERR_EXIST);
                 }
-                self.takes(call)?;
+                self.takes(call, dir)?;
                 let mode = AttrValues::from_fattr(&args.attrs)?.mode.unwrap_or(0o777);
                 let kind = match &args.kind {
                     CreateType::Dir => Kind::Dir(BTreeMap::new()),
@@ -453,7 +470,7 @@ impl Server {
                 if self.object(Some(gone))?.names().is_some_and(|names| !names.is_empty()) {
                     return Err(NfsStat::NFS4ERR_NOTEMPTY);
                 }
-                self.takes(call)?;
+                self.takes(call, dir)?;
                 self.unname(dir, name);
                 self.unlinked(call, gone);
                 Ok(ResBody::Remove(self.moved(call, dir)))
@@ -471,7 +488,7 @@ impl Server {
                 if self.object(Some(object))?.is_dir() {
                     return Err(NfsStat::NFS4ERR_ISDIR);
                 }
-                self.takes(call)?;
+                self.takes(call, dir)?;
                 self.touched(object, call);
                 if let Some(object) = self.objects.get_mut(&object) {
                     object.links += 1;
@@ -491,7 +508,7 @@ impl Server {
             },
             ArgOp::Write(args) => {
                 let id = current?;
-                self.takes(call)?;
+                self.takes(call, id)?;
                 let keep = args.stable != StableHow::Unstable || call.choices.percent(self.trouble.stable);
                 self.touched(id, call);
                 let writeverf = self.verifier.to_be_bytes();
@@ -521,7 +538,7 @@ impl Server {
             ArgOp::Setattr(args) => {
                 let id = current?;
                 self.waits(call, &[id])?;
-                self.takes(call)?;
+                self.takes(call, id)?;
                 let values = AttrValues::from_fattr(&args.attrs)?;
                 self.touched(id, call);
                 let object = self.objects.get_mut(&id).ok_or(NfsStat::NFS4ERR_STALE)?;
@@ -610,7 +627,7 @@ impl Server {
                 return Err(NfsStat::NFS4ERR_EXIST);
             }
         }
-        self.takes(call)?;
+        self.takes(call, from)?;
         self.unname(from, old);
         self.name(to, new, source);
         self.touched(source, call);

@@ -55,6 +55,8 @@ struct End {
     dead: AtomicBool,
     /// Requests whose outcome nobody can tell.
     unknown: AtomicU64,
+    /// Those among them that make files.
+    unknown_files: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +121,7 @@ impl Net {
     }
 
     /// Sends callbacks.
-    fn deliver(self: &Arc<Self>, recalls: Vec<(Who, Recall)>) {
+    pub(super) fn deliver(self: &Arc<Self>, recalls: Vec<(Who, Recall)>) {
         for (who, recall) in recalls {
             self.recalls.fetch_add(1, Ordering::Relaxed);
             let Some(line) = self.lines.lock().get(who).cloned() else { continue };
@@ -157,6 +159,7 @@ impl Line {
             recalls: Mutex::new(None),
             dead: AtomicBool::new(false),
             unknown: AtomicU64::new(0),
+            unknown_files: AtomicU64::new(0),
         }))
     }
 
@@ -173,6 +176,11 @@ impl Line {
     /// Requests so far whose outcome the client could not tell.
     pub(crate) fn unknown(&self) -> u64 {
         self.0.unknown.load(Ordering::Relaxed)
+    }
+
+    /// Those among them that make files.
+    pub(crate) fn unknown_files(&self) -> u64 {
+        self.0.unknown_files.load(Ordering::Relaxed)
     }
 
     /// One way through the network. Returns once the message could arrive.
@@ -204,8 +212,11 @@ impl Line {
         same
     }
 
-    fn in_doubt(&self, why: &str) -> SessionError {
+    fn in_doubt(&self, ops: &[ArgOp], why: &str) -> SessionError {
         self.0.unknown.fetch_add(1, Ordering::Relaxed);
+        if ops.iter().any(|op| op.op() == OpNum::OPEN) {
+            self.0.unknown_files.fetch_add(1, Ordering::Relaxed);
+        }
         self.0
             .net
             .tells(|| format!("    client {} does not know what became of a request: {why}", self.0.who));
@@ -264,7 +275,7 @@ impl Line {
                     drop(server);
                     net.tells(|| format!("    client {} has a new session", self.0.who));
                     if doubt {
-                        return Err(self.in_doubt("the session is lost"));
+                        return Err(self.in_doubt(ops, "the session is lost"));
                     }
                     if only.is_some() {
                         return Err(SessionError::Refused(NfsStat::NFS4ERR_BADSESSION));
@@ -304,7 +315,7 @@ impl Line {
                 format!("    client {}: {} -> {:?}", self.0.who, names.join(" "), reply.status)
             });
             if self.0.net.loses_reply.lock().take_if(|op| ops.iter().any(|o| o.op() == *op)).is_some() {
-                return Err(self.in_doubt("its reply is lost"));
+                return Err(self.in_doubt(ops, "its reply is lost"));
             }
             let is_it =
                 |(of, _): &mut (Vec<OpNum>, Duration)| ops.iter().map(ArgOp::op).eq(of.iter().copied());
@@ -322,7 +333,7 @@ impl Line {
                 continue;
             }
             if doubt && !reply.status.is_ok() {
-                return Err(self.in_doubt("sent again after its reply was lost"));
+                return Err(self.in_doubt(ops, "sent again after its reply was lost"));
             }
             return Ok(reply);
         }

@@ -42,6 +42,12 @@ const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     steps: u64,
+    /// So many names are used.
+    names: usize,
+    /// In so many percent of its calls a program is in its client's own place.
+    home: u64,
+    /// There are no more directories than that.
+    dirs: usize,
     hold: bool,
     flush_age: Duration,
     lease: Duration,
@@ -74,6 +80,8 @@ struct Opened {
     dir: Oid,
     /// It was made where others do not see it before it is closed.
     held: bool,
+    /// So many creations of its client had an unknown outcome then.
+    unknown_files: u64,
     /// Nobody has removed it.
     sure: bool,
 }
@@ -87,6 +95,9 @@ struct World {
     kind: Kind,
     /// Trouble has its effect until then.
     trouble: Duration,
+    /// A delegation was taken away, a client has died, or it is not known whether a call was executed: clients may have seen two different
+    /// file systems.
+    unsure: bool,
     /// Files whose close succeeded: who, what.
     closed: Vec<(Who, Oid)>,
     figures: Figures,
@@ -112,6 +123,8 @@ pub(super) fn run(seed: u64, with_history: bool) -> Result<Figures, String> {
         world.figures.checks = world.o.checks;
         world.figures.torn = world.o.tears;
         let history = world.net.history.lock().take();
+        // They refer to the network, as it does to them.
+        world.net.lines.lock().clear();
         match world.o.fault.take() {
             None => Ok(world.figures),
             Some(fault) => {
@@ -140,8 +153,13 @@ impl World {
             stable: 50,
             refused: some(&mut c, &[0, 0, 20]),
         };
+        // All are in few places, and in each other's way.
+        let narrow = c.percent(30);
         let kind = Kind {
             steps: 20 + c.below(60),
+            names: if narrow { 2 } else { NAMES.len() },
+            home: if narrow { 40 } else { 75 },
+            dirs: if narrow { 7 } else { 15 },
             hold: c.percent(30),
             flush_age: Duration::from_millis(some(&mut c, &[0, 50, 1000, 1000])),
             lease: Duration::from_secs(4),
@@ -155,7 +173,7 @@ impl World {
         for (n, name) in [b"x", b"y", b"z"].into_iter().enumerate() {
             let tag = o.tag();
             let oid = o.add(Body::Dir(Dir::default()), (tag, 0o700 | u32::from(tag)), n);
-            o.name(TOP, &name_of(name), oid, Duration::ZERO);
+            o.name(TOP, &name_of(name), oid, (n, Duration::ZERO));
             server.old_dir(&name_of(name), 0o700 | u32::from(tag));
         }
         let effects = std::mem::take(&mut server.effects);
@@ -170,6 +188,7 @@ impl World {
             files: Vec::new(),
             kind,
             trouble: Duration::ZERO,
+            unsure: false,
             closed: Vec::new(),
             figures: Figures { seeds: 1, ..Figures::default() },
             refs: Vec::new(),
@@ -256,10 +275,19 @@ impl World {
     /// Of which directories nothing is certain since then.
     fn take_tears(&mut self) {
         let server = self.net.server.lock();
+        self.unsure |= server.effects.iter().any(|effect| matches!(effect, Effect::Revoked { .. }));
+        // A file that is made behind the program's back gets EEXIST if its reply is lost and the server has nothing of its data.
+        for file in self.files.iter().filter(|f| f.held) {
+            if self.machines[file.who].line.unknown_files() != file.unknown_files {
+                self.o.tear(file.dir);
+                self.unsure = true;
+            }
+        }
         for effect in &server.effects {
             match effect {
-                Effect::Refused { who } => {
+                Effect::Refused { who, id } => {
                     self.o.tear_all_of(*who, &server);
+                    server.dirs_of(*id).into_iter().for_each(|dir| self.o.tear_id(dir));
                     // It may be data of a file that is open.
                     self.files.iter().filter(|f| f.who == *who).for_each(|f| self.o.tear(f.dir));
                 }
@@ -344,7 +372,7 @@ impl World {
         self.take_tears();
         self.o.checks += 1;
         let told = done.as_ref().map(|_| ()).map_err(|e| e.0);
-        if done.is_err() {
+        if done.is_err() && told != expected {
             self.machines[who].told += 1;
         }
         if told == expected || dirs.iter().any(|dir| self.o.is_torn(*dir)) {
@@ -353,13 +381,14 @@ impl World {
         let refused = {
             let server = self.net.server.lock();
             let ours = |e: &Effect| match e {
-                Effect::Refused { who: w } | Effect::Revoked { who: w, .. } => *w == who,
+                Effect::Refused { who: w, .. } | Effect::Revoked { who: w, .. } => *w == who,
                 _ => false,
             };
             server.effects.iter().any(ours)
         };
         if refused || self.machines[who].line.unknown() != unknown {
             dirs.iter().for_each(|dir| self.o.tear(*dir));
+            self.unsure |= self.machines[who].line.unknown() != unknown;
         } else {
             self.o.fails(format!("client {who}: {what}: {told:?} instead of {expected:?}"));
         }
@@ -371,7 +400,7 @@ impl World {
     }
 
     fn name(&mut self) -> Bytes {
-        let name = self.c.pick(&NAMES).unwrap_or(b"a");
+        let name = self.c.pick(&NAMES[..self.kind.names]).unwrap_or(b"a");
         name_of(name)
     }
 
@@ -385,7 +414,7 @@ impl World {
             let top = self.o.named(TOP, &name_of([b"x", b"y", b"z"][who]));
             dirs.iter().copied().filter(|dir| top.is_some_and(|top| self.o.is_below(*dir, top))).collect()
         };
-        let dir = match self.c.percent(75) {
+        let dir = match self.c.percent(self.kind.home) {
             true => self.c.pick(&home).or(self.c.pick(&dirs)),
             false => self.c.pick(&dirs),
         };

@@ -395,6 +395,18 @@ impl<F> Tree<F> {
         }
         true
     }
+
+    /// Whether `top` is above a directory, and neither it nor one between them is this mount's own: who comes into `top` gets there.
+    pub fn is_open_from(&self, dir: Ino, top: Ino) -> bool {
+        let (mut at, mut passed) = (dir, std::collections::HashSet::new());
+        while at != top {
+            match self.above(at).filter(|_| !self.is_own(at) && passed.insert(at)) {
+                Some(above) => at = above,
+                None => return false,
+            }
+        }
+        true
+    }
 }
 
 impl Name {

@@ -8,7 +8,10 @@ impl World {
         let before = self.unknown(who);
         let Some(done) = self.run("fsync of a directory", kernel.fsync_dir(dino)).await else { return };
         let what = format!("fsync {:?}", self.o.path(dir));
-        let done = self.judge(before, &what, &[dir], (&done, Ok(())));
+        // It tells of what has failed below it, too.
+        let mut dirs = self.o.torn_below(dir);
+        dirs.push(dir);
+        let done = self.judge(before, &what, &dirs, (&done, Ok(())));
         self.take(false);
         if done {
             self.o.checks += 1;
@@ -93,8 +96,24 @@ impl World {
             self.take(false);
         }
         self.check_lost();
+        let nobody = self.machines.iter().all(|m| m.told == 0 && !m.excused);
+        if !std::mem::take(&mut self.unsure) && nobody {
+            let differs = self.o.differs(&self.net.server.lock());
+            differs.into_iter().for_each(|differs| self.o.fails(format!("{differs}, and nobody was told")));
+        }
         if self.o.fault.is_some() {
             return;
+        }
+        // fsync of a directory tells of what has failed in it, too; once.
+        for who in 0..CLIENTS {
+            let kernel = self.machines[who].kernel.clone();
+            let top = crate::core::tree::ROOT;
+            let Some(first) = self.run("fsync of the top", kernel.fsync_dir(top)).await else { return };
+            let Some(again) = self.run("fsync of the top", kernel.fsync_dir(top)).await else { return };
+            if first.is_err() && self.o.tears == 0 && !self.machines[who].excused || again.is_err() {
+                self.o
+                    .fails(format!("client {who} is told without a reason, or twice: {first:?}, {again:?}"));
+            }
         }
         let wrong = self.o.is_stable(TOP, &self.net.server.lock(), (None, true));
         if let Err(wrong) = wrong {
@@ -104,8 +123,16 @@ impl World {
             if let Some(left) = machine.kernel.left_over() {
                 self.o.fails(format!("client {who} has left over: {left}"));
             }
+            let revoked = self.net.server.lock().clients.get(who).map_or(0, |c| c.revoked.len());
+            if revoked > 0 {
+                self.o.fails(format!("client {who} has not freed {revoked} delegations that were revoked"));
+            }
         }
-        self.o.adopt_all(&self.net.server.lock(), self.net.now());
+        {
+            let mut server = self.net.server.lock();
+            server.writes_back(|_| true);
+            self.o.adopt_all(&server, self.net.now());
+        }
         self.closed.clear();
         self.machines.iter_mut().for_each(|m| (m.told, m.excused) = (0, false));
         for who in 0..CLIENTS {
@@ -135,11 +162,16 @@ impl World {
         for (who, oid) in &self.closed {
             let thing = self.o.thing(*oid);
             let there = server.objects.values().any(|o| o.tag == thing.tag && !o.is_dir());
-            let changed = self.o.is_changed(*oid, &server) && self.machines[*who].told == 0;
+            // Of what another one has written since, that one was told.
+            let writer = self.machines.get(thing.writer).map_or(0, |m| m.told);
+            let changed =
+                !thing.lost && self.o.is_changed(*oid, &server) && writer + self.machines[*who].told == 0;
             if changed {
                 lost = Some(format!(
-                    "the file with tag {} of client {who} has other data, and nobody was told",
-                    thing.tag
+                    "the file with tag {} of client {who} has other data than {:?}, and nobody was told: {:?}",
+                    thing.tag,
+                    self.o.content(*oid),
+                    thing.id.and_then(|id| server.objects.get(&id)).map(|object| &object.kind),
                 ));
             }
             if !there && !self.o.is_granted(thing.tag) && self.machines[*who].told == 0 {

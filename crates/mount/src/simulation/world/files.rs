@@ -20,6 +20,7 @@ impl World {
         let tag = self.o.tag();
         let mode = 0o600 | u32::from(tag);
         let before = self.unknown(who);
+        let unknown_files = self.machines[who].line.unknown_files();
         let Some(done) = self.run("creat", kernel.create(dino, &name, mode)).await else { return };
         let held = self.kind.hold && !kernel.is_own(dino);
         if held {
@@ -32,9 +33,9 @@ impl World {
         let Ok((ino, fh)) = done else { return };
         self.refs.push((who, ino));
         let oid = self.o.add(Body::File(vec![Vec::new()]), (tag, mode), who);
-        self.o.name(dir, &name, oid, self.net.now());
+        self.o.name(dir, &name, oid, (who, self.net.now()));
         self.o.thing_mut(oid).opens.push(who);
-        self.files.push(Opened { who, fh, oid, dir, held, sure: true });
+        self.files.push(Opened { who, fh, oid, dir, held, unknown_files, sure: true });
         self.go_on(who, fh).await;
     }
 
@@ -54,8 +55,10 @@ impl World {
     pub(super) async fn overwrite(&mut self, who: Who, (dir, name): (Oid, &Bytes), seen: Seen) {
         let Some(oid) = self.o.named(dir, name) else { return };
         let thing = self.o.thing(oid);
+        // In a torn directory it may be another one.
         if seen.attrs.kind != FileType::Reg
             || !matches!(thing.body, Body::File(_))
+            || tag_of(seen.attrs.mode) != thing.tag
             || thing.opens.iter().any(|w| *w != who)
         {
             return;
@@ -69,13 +72,15 @@ impl World {
         }
         let Ok(fh) = done else { return };
         self.o.thing_mut(oid).opens.push(who);
-        self.files.push(Opened { who, fh, oid, dir, held: false, sure: true });
+        self.files.push(Opened { who, fh, oid, dir, held: false, unknown_files: 0, sure: true });
         let before = self.unknown(who);
         let set = Set { size: Some(0), ..Set::default() };
         let Some(done) = self.run("truncate", kernel.setattr(seen.ino, &set)).await else { return };
         if self.judge(before, "truncate", &[dir], (&done, Ok(()))) {
-            self.o.is_now(oid, Vec::new());
+            self.o.has_written(who, oid, Vec::new());
             self.go_on(who, fh).await;
+        } else if done.is_err() {
+            self.o.thing_mut(oid).lost = true;
         }
     }
 
@@ -101,7 +106,9 @@ impl World {
         }
         let what = format!("write of {} bytes at {offset} to tag {}", data.len(), self.o.thing(file.oid).tag);
         if self.judge(before, &what, &self.place_of(&file), (&done, Ok(()))) {
-            self.o.write(file.oid, offset, &data);
+            self.o.write(who, file.oid, offset, &data);
+        } else if done.is_err() {
+            self.o.thing_mut(file.oid).lost = true;
         }
     }
 
@@ -122,6 +129,7 @@ impl World {
         if self.judge(before, &what, &self.place_of(&file), (&done, Ok(()))) {
             self.closed.push((who, file.oid));
         } else if done.is_err() {
+            self.o.thing_mut(file.oid).lost = true;
             self.o.tear(file.dir);
         }
     }
@@ -154,6 +162,9 @@ impl World {
                 let what = format!("fsync of tag {}", self.o.thing(file.oid).tag);
                 let done = self.judge(before, &what, &self.place_of(&file), (&done, Ok(())));
                 self.take(false);
+                if !done {
+                    self.o.thing_mut(file.oid).lost = true;
+                }
                 if done && !self.o.is_torn(file.dir) {
                     self.o.checks += 1;
                     let server = self.net.server.lock();

@@ -130,7 +130,7 @@ impl World {
                 let Some(data) = self.run("read", kernel.read(fh, 0, 4096)).await else { return };
                 let read = self.judge(before, "read", &[dir], (&data, Ok(())));
                 if let (true, Ok(data), Some(oid)) = (read, data, oid) {
-                    let file = Opened { who, fh, oid, dir, held: false, sure: true };
+                    let file = Opened { who, fh, oid, dir, held: false, unknown_files: 0, sure: true };
                     self.same(who, &file, &data);
                 }
                 let _ = self.run("close", kernel.close(fh)).await;
@@ -193,7 +193,7 @@ impl World {
         let (Ok(fh), Some(oid)) = (done, self.o.named(dir, name)) else { return };
         let Some(data) = self.run("read", kernel.read(fh, 0, 4096)).await else { return };
         if let Ok(data) = data {
-            let file = Opened { who, fh, oid, dir, held: false, sure: true };
+            let file = Opened { who, fh, oid, dir, held: false, unknown_files: 0, sure: true };
             self.same(who, &file, &data);
         }
         let _ = self.run("close", kernel.close(fh)).await;

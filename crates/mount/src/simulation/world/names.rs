@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     pub(super) async fn mkdir(&mut self, who: Who, (dir, dino): (Oid, Ino)) {
-        if self.o.dirs().len() > 14 {
+        if self.o.dirs().len() >= self.kind.dirs {
             return;
         }
         let name = self.name();
@@ -18,7 +18,7 @@ impl World {
         let what = format!("mkdir {:?}/{name:?} (tag {tag})", self.o.path(dir));
         if self.judge(before, &what, &[dir], (&done, Ok(()))) {
             let oid = self.o.add(Body::Dir(Dir::default()), (tag, mode), who);
-            self.o.name(dir, &name, oid, self.net.now());
+            self.o.name(dir, &name, oid, (who, self.net.now()));
         }
     }
 
@@ -34,7 +34,7 @@ impl World {
         let what = format!("symlink {:?}/{name:?} (tag {tag})", self.o.path(dir));
         if self.judge(before, &what, &[dir], (&done, Ok(()))) {
             let oid = self.o.add(Body::Link(text), (tag, 0o777), who);
-            self.o.name(dir, &name, oid, self.net.now());
+            self.o.name(dir, &name, oid, (who, self.net.now()));
         }
     }
 
@@ -63,7 +63,7 @@ impl World {
         let what = format!("unlink {:?}/{name:?} (tag {tag})", self.o.path(dir));
         if self.judge(before, &what, &[dir], (&done, Ok(()))) {
             self.lost_name(who, self.o.named(dir, &name));
-            self.o.unname(dir, &name, self.net.now());
+            self.o.unname(dir, &name, (who, self.net.now()));
         }
     }
 
@@ -96,7 +96,7 @@ impl World {
         let expected = if empty { Ok(()) } else { Err(libc::ENOTEMPTY) };
         let dirs: Vec<Oid> = [Some(dir), oid].into_iter().flatten().collect();
         if self.judge(before, &what, &dirs, (&done, expected)) {
-            self.o.unname(dir, &name, self.net.now());
+            self.o.unname(dir, &name, (who, self.net.now()));
         }
     }
 
@@ -157,7 +157,7 @@ impl World {
         if self.judge(before, &what, &dirs, (&done, expected)) {
             let open = target_oid.is_some_and(|oid| !self.o.thing(oid).opens.is_empty());
             self.lost_name(who, target_oid);
-            self.o.rename((from.0, from.2), (to.0, to.2), self.net.now());
+            self.o.rename((from.0, from.2), (to.0, to.2), (who, self.net.now()));
             self.files.iter_mut().filter(|f| Some(f.oid) == source_oid).for_each(|f| f.dir = to.0);
             // An open file gets another name first.
             self.take(open);
@@ -168,7 +168,8 @@ impl World {
     pub(super) async fn set(&mut self, who: Who, (dir, dino): (Oid, Ino)) {
         let name = self.name();
         let Ok(Some(seen)) = self.see(who, (dir, dino), &name).await else { return };
-        let oid = self.o.named(dir, &name);
+        // In a torn directory it may be another one.
+        let oid = self.o.named(dir, &name).filter(|oid| self.o.thing(*oid).tag == tag_of(seen.attrs.mode));
         if seen.attrs.kind == FileType::Lnk || oid.is_some_and(|oid| !self.o.thing(oid).opens.is_empty()) {
             return;
         }
@@ -188,11 +189,15 @@ impl World {
         let what = format!("{what} {:?}/{name:?}", self.o.path(dir));
         let mut dirs = vec![dir];
         dirs.extend(oid.filter(|_| is_dir));
-        if let (true, Some(oid)) = (self.judge(before, &what, &dirs, (&done, Ok(()))), oid) {
+        let judged = self.judge(before, &what, &dirs, (&done, Ok(())));
+        if let (true, Some(oid)) = (done.is_err() && set.size.is_some(), oid) {
+            self.o.thing_mut(oid).lost = true;
+        }
+        if let (true, Some(oid)) = (judged, oid) {
             if let Some(size) = set.size {
                 let mut content = self.o.content(oid).to_vec();
                 content.resize(size as usize, 0);
-                self.o.is_now(oid, content);
+                self.o.has_written(who, oid, content);
             }
             let thing = self.o.thing_mut(oid);
             thing.mode = set.mode.unwrap_or(thing.mode);

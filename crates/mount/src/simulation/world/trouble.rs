@@ -31,6 +31,7 @@ impl World {
         }
         self.tells(|| format!("client {who} dies"));
         self.figures.deaths += 1;
+        self.unsure = true;
         self.take(false);
         let now = self.now();
         let machine = &mut self.machines[who];
@@ -44,7 +45,7 @@ impl World {
             if let Some(client) = server.clients.get_mut(who) {
                 client.unreachable = Duration::MAX;
             }
-            self.o.died(who, &server, (old, now));
+            self.o.died(who, &mut server, (old, now));
         }
         self.files.retain(|f| f.who != who);
         self.refs.retain(|(w, _)| *w != who);
