@@ -119,6 +119,8 @@ pub struct Tree<F> {
     surplus: Vec<(FileHandle, Stateid)>,
     /// Changes in own directories so far.
     uses: u64,
+    /// Directories that are kept in memory with those above them: how often, and which.
+    kept: HashMap<Ino, (u32, Vec<Ino>)>,
 }
 
 /// How old answers from memory may be.
@@ -142,6 +144,7 @@ impl<F> Tree<F> {
             ages,
             surplus: Vec::new(),
             uses: 0,
+            kept: HashMap::new(),
         };
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.

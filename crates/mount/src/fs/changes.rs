@@ -7,7 +7,7 @@ use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::bugs::{Bug, bug};
 use crate::core::pending::{Added, Change, What};
-use crate::core::tree::Tree;
+use crate::core::tree::{ROOT, Tree};
 use crate::errno::Errno;
 use crate::limits::PENDING_MANY;
 use crate::remote::Caller;
@@ -127,7 +127,8 @@ pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
         dirs.into_iter()
             .filter(|dir| match bug(Bug::BelowUnsynced) {
                 true => *dir == top,
-                false => tree.is_below(*dir, top),
+                // One of which that is not known may be below.
+                false => tree.is_below(*dir, top) != Some(false),
             })
             .map(|dir| (dir, last))
             .collect()
@@ -169,8 +170,18 @@ fn dirs(shared: &Shared) -> (BTreeSet<Ino>, u64) {
 
 /// The error of a change in a directory, or below it, that nobody was told of.
 pub(super) fn take_failure(shared: &Shared, top: Ino) -> Option<Errno> {
-    let tree = shared.tree();
-    shared.lanes.take_failure(|dir| tree.is_below(dir, top))
+    let mut tree = shared.tree();
+    let is_below = |dir| tree.is_below(dir, top).unwrap_or(top == ROOT);
+    let (taken, failure) = shared.lanes.take_failures(is_below);
+    taken.into_iter().for_each(|dir| tree.unkeep(dir));
+    failure
+}
+
+/// A change in a directory has failed.
+pub(super) fn failed(shared: &Shared, tree: &mut Tree<Open>, dir: Ino, e: Errno) {
+    if shared.lanes.failed(dir, e) {
+        tree.keep(dir);
+    }
 }
 
 pub(super) fn urge_all(shared: &Shared) {

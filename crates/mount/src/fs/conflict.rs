@@ -7,6 +7,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::{FileHandle, NfsStat};
 
+use super::changes;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::pending::{Change, What};
@@ -134,7 +135,7 @@ pub(super) fn note(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Calle
     let (path, beside) = (at(new), at(kept));
     shared
         .failed(&path, &format!("this name is taken on the server: what was made here is kept as {beside}"));
-    shared.lanes.failed(change.dir, Errno::EXIST);
+    changes::failed(shared, tree, change.dir, Errno::EXIST);
     shared.lanes.pending().damage(change.dir);
     tree.is_beside(change.dir, change.node, kept);
     old.into_iter().for_each(|name| tree.unknown(change.dir, name));

@@ -13,7 +13,7 @@ use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::{FileHandle, NfsStat, NfsTime, OpNum, SetTime};
 use tokio::time::sleep;
 
-use super::changes::forget;
+use super::changes::{self, forget};
 use super::conflict::{self, Lost};
 use super::delegations::{check, given, hear, is_tested, look_after};
 use super::flush::{self, Until, close_unused};
@@ -461,7 +461,7 @@ fn finished(shared: &Arc<Shared>, dir: Ino, ino: Ino, open: &Open) {
     let lost = open.state.lock().lost;
     if let Some(e) = lost {
         let mut tree = shared.tree();
-        shared.lanes.failed(dir, e);
+        changes::failed(shared, &mut tree, dir, e);
         // What it was to replace stays.
         let gone = shared.lanes.pending().drop_renames(dir, ino);
         if gone.is_empty() {
@@ -523,7 +523,7 @@ fn done_one(
             if let Some(e) = unset {
                 let path = tree.path(ino);
                 shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
-                shared.lanes.failed(change.dir, e.errno());
+                changes::failed(shared, tree, change.dir, e.errno());
             }
         }
         StepDone::Name => {
@@ -572,7 +572,7 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
             Vec::new()
         }
     };
-    shared.lanes.failed(change.dir, e);
+    changes::failed(shared, tree, change.dir, e);
     shared.lanes.pending().damage(change.dir);
     for name in unknown {
         // What programs have done with the name since is behind this.
@@ -618,6 +618,6 @@ fn abandon(shared: &Shared, tree: &mut Tree<Open>, dir: Ino, e: Errno) {
     for dir in dirs {
         tree.disown(dir);
         // A program may sync it by a descriptor of its own.
-        shared.lanes.failed(dir, e);
+        changes::failed(shared, tree, dir, e);
     }
 }

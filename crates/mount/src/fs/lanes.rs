@@ -92,12 +92,17 @@ struct Kept {
 }
 
 impl Kept {
-    fn add(&mut self, ino: Ino, e: Errno) {
-        if self.of.len() < FAILURES_KEPT || self.of.contains_key(&ino) {
-            self.of.entry(ino).or_insert(e);
-        } else {
-            self.more.get_or_insert(e);
+    /// Returns whether it is the first of this object, and there was room for it.
+    fn add(&mut self, ino: Ino, e: Errno) -> bool {
+        if self.of.contains_key(&ino) {
+            return false;
         }
+        let room = self.of.len() < FAILURES_KEPT;
+        match room {
+            true => _ = self.of.insert(ino, e),
+            false => _ = self.more.get_or_insert(e),
+        }
+        room
     }
 }
 
@@ -152,16 +157,17 @@ impl Lanes {
         begun && !self.never.load(Ordering::Relaxed) && names < NAMES_MAX / 2
     }
 
-    pub(super) fn failed(&self, dir: Ino, e: Errno) {
-        self.failures.lock().add(dir, e);
+    /// Returns whether it is noted, and is the first of this directory.
+    pub(super) fn failed(&self, dir: Ino, e: Errno) -> bool {
+        self.failures.lock().add(dir, e)
     }
 
-    /// The error of a change in one of the directories for which `is_asked`, that nobody was told of.
-    pub(super) fn take_failure(&self, is_asked: impl Fn(Ino) -> bool) -> Option<Errno> {
+    /// The directories for which `is_asked` in which a change has failed that nobody was told of, and the error.
+    pub(super) fn take_failures(&self, is_asked: impl Fn(Ino) -> bool) -> (Vec<Ino>, Option<Errno>) {
         let mut failures = self.failures.lock();
         let asked: Vec<Ino> = failures.of.keys().copied().filter(|dir| is_asked(*dir)).collect();
-        let found = asked.into_iter().filter_map(|dir| failures.of.remove(&dir)).last();
-        found.or(failures.more)
+        let found = asked.iter().filter_map(|dir| failures.of.remove(dir)).last();
+        (asked, found.or(failures.more))
     }
 
     /// `landfast sync` names all that failed.
@@ -183,13 +189,13 @@ mod tests {
             lanes.failed(ino, Errno::EXIST);
             lanes.lose(ino, Errno::IO);
         }
-        assert_eq!(lanes.take_failure(|dir| dir == 1), Some(Errno::EXIST));
+        assert_eq!(lanes.take_failures(|dir| dir == 1), (vec![1], Some(Errno::EXIST)));
         for _ in 0..2 {
-            assert_eq!(lanes.take_failure(|dir| dir == most), Some(Errno::EXIST));
+            assert_eq!(lanes.take_failures(|dir| dir == most).1, Some(Errno::EXIST));
             assert_eq!(lanes.take_lost(most), Some(Errno::IO));
         }
         lanes.are_named();
-        assert_eq!((lanes.take_failure(|dir| dir == most), lanes.take_lost(most)), (None, None));
+        assert_eq!((lanes.take_failures(|dir| dir == most).1, lanes.take_lost(most)), (None, None));
         assert_eq!(lanes.take_lost(2), Some(Errno::IO));
     }
 }

@@ -505,6 +505,37 @@ fn others_find_all_of_a_directory_below_that_the_server_gives_no_delegation_of()
 }
 
 #[test]
+fn a_directory_waits_for_what_is_below_though_the_kernel_has_forgotten_the_way() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let (e, _) = s.kernel.mkdir(d, &name("e"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(TOP).await.unwrap();
+        let f = s.file(e, "f", b"f").await;
+        [f, e, d].into_iter().for_each(|ino| s.kernel.forget(ino));
+        s.kernel.fsync_dir(TOP).await.unwrap();
+        assert_eq!(s.data("d/e/f").unwrap(), b"f");
+    });
+}
+
+#[test]
+fn an_error_is_told_above_its_directory_and_nowhere_else_though_the_kernel_has_forgotten_the_way() {
+    scene(true, 0, async |s| {
+        let (d, other) = (s.own_dir("d").await, s.own_dir("other").await);
+        let (e, _) = s.kernel.mkdir(d, &name("e"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(TOP).await.unwrap();
+        s.net.server.lock().trouble.full = 1000;
+        let f = s.file(e, "f", b"f").await;
+        [f, e, d].into_iter().for_each(|ino| s.kernel.forget(ino));
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        assert_eq!((s.data("d/e/f"), s.kernel.on_its_way()), (None, 0));
+        s.kernel.fsync_dir(other).await.unwrap();
+        let (again, _) = s.kernel.lookup(TOP, &name("d")).await.unwrap().unwrap();
+        assert_eq!(s.kernel.fsync_dir(again).await, Err(Errno(libc::ENOSPC)));
+        s.kernel.fsync_dir(TOP).await.unwrap();
+    });
+}
+
+#[test]
 fn a_delegation_that_is_revoked_while_it_is_returned_is_freed() {
     scene(true, 0, async |s| {
         s.own_dir("d").await;

@@ -338,10 +338,12 @@ impl<F> Tree<F> {
 
     /// The server will hear of a change that concerns a node. Replies to what was asked before say nothing new.
     pub fn owe(&mut self, ino: Ino, now: Time) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
-            node.owed += 1;
-            node.pins += 1;
-            node.floor = now;
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        node.owed += 1;
+        node.pins += 1;
+        node.floor = now;
+        if node.attrs.is_dir() {
+            self.keep(ino);
         }
     }
 
@@ -350,8 +352,10 @@ impl<F> Tree<F> {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.owed = node.owed.saturating_sub(1);
             node.floor = now;
-            if node.owed == 0 && !node.attrs.is_dir() {
-                node.asked = None;
+            match node.attrs.is_dir() {
+                true => self.unkeep(ino),
+                false if node.owed == 0 => node.asked = None,
+                false => {}
             }
         }
         self.unpin(ino);
@@ -360,6 +364,33 @@ impl<F> Tree<F> {
     /// Whether the server has not heard of all changes that concern a node.
     pub fn owes(&self, ino: Ino) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.owed > 0)
+    }
+
+    /// Keeps a directory in memory with those above it, until [`Tree::unkeep`] was called as often: the kernel forgets directories that no
+    /// program is in, and whoever synchronizes one further up waits for this one, and is told of its errors.
+    pub fn keep(&mut self, dir: Ino) {
+        let (count, _) = self.kept.entry(dir).or_default();
+        *count += 1;
+        if *count > 1 {
+            return;
+        }
+        let (mut at, mut chain) = (Some(dir), Vec::new());
+        while let Some(ino) = at.filter(|ino| self.nodes.contains_key(ino) && !chain.contains(ino)) {
+            self.pin(ino);
+            chain.push(ino);
+            at = self.above(ino);
+        }
+        self.kept.insert(dir, (1, chain));
+    }
+
+    pub fn unkeep(&mut self, dir: Ino) {
+        let Some((count, _)) = self.kept.get_mut(&dir) else { return };
+        *count -= 1;
+        if *count == 0
+            && let Some((_, chain)) = self.kept.remove(&dir)
+        {
+            chain.into_iter().for_each(|ino| self.unpin(ino));
+        }
     }
 
     /// Changes that concern nodes and that the server has not heard of.
@@ -384,16 +415,16 @@ impl<F> Tree<F> {
         all
     }
 
-    /// Whether a node is `top`, or below it.
-    pub fn is_below(&self, ino: Ino, top: Ino) -> bool {
+    /// Whether a node is `top`, or below it. `None`: a directory above it was forgotten.
+    pub fn is_below(&self, ino: Ino, top: Ino) -> Option<bool> {
         let (mut at, mut passed) = (ino, std::collections::HashSet::new());
         while at != top {
-            match self.above(at).filter(|_| passed.insert(at)) {
-                Some(above) => at = above,
-                None => return false,
+            match self.nodes.get(&at)?.place.as_ref().filter(|_| passed.insert(at)) {
+                Some((above, _)) => at = *above,
+                None => return Some(false),
             }
         }
-        true
+        Some(true)
     }
 
     /// Whether `top` is above a directory, and neither it nor one between them is this mount's own: who comes into `top` gets there.
