@@ -3,6 +3,8 @@
 //!
 //! All of the mount is real, from the kernel's requests down to COMPOUNDs; what is below is a model.
 
+#[cfg(test)]
+mod bug_scenes;
 mod choices;
 mod figures;
 mod objects;
