@@ -136,7 +136,9 @@ pub(crate) fn table(
     if let Some((_, why)) = exposed.into_iter().next() {
         return Err(ReloadError::Exposed(why));
     }
-    if let Some((n, err)) = unseen.into_iter().find(|(n, _)| !looked_at(*n)) {
+    // Nobody knows whether a new log lies in one that cannot be looked at.
+    let new_log = (0..served.len()).any(|n| !looked_at(n) && served[n].volume.log_place().is_some());
+    if let Some((n, err)) = unseen.into_iter().find(|(n, _)| new_log || !looked_at(*n)) {
         return Err(ReloadError::Open { path: path(n), err });
     }
     let volumes: Vec<_> = served.iter().map(|e| &e.volume).collect();
@@ -224,7 +226,10 @@ impl Running {
             return Err(ReloadError::Restart("another export becomes the root /".into()));
         }
         // Checked before `open` makes a log there.
-        let own_files::Looked { exposed, mut unseen } = own_files::look(&config.exports);
+        let exports = config.exports.clone();
+        let looked = spawn_blocking(move || own_files::look(&exports)).await;
+        let own_files::Looked { exposed, mut unseen } = looked
+            .map_err(|panic| ReloadError::Clash(format!("the exports cannot be looked at: {panic}")))?;
         if let Some((_, why)) = exposed.into_iter().next() {
             return Err(ReloadError::Exposed(why));
         }

@@ -249,11 +249,14 @@ async fn planned(
     };
     let plan = plan(source, dest, options, digests.as_ref().map(|(a, b)| (a, b)));
     for path in &plan.kept {
-        eprintln!("sync-tree: {}: the directory is kept, because something in it is excluded", shown(path));
+        eprintln!(
+            "sync-tree: {}: the directory is kept, because something in it is excluded, or it could not be listed",
+            shown(path)
+        );
     }
     for path in &plan.blocked {
         tool.complain(&format!(
-            "{}: not sent: a directory has its name, and is kept because something in it is excluded",
+            "{}: not sent: a directory has its name, and is kept because something in it is excluded, or it could not be listed",
             shown(path)
         ));
     }

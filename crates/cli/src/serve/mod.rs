@@ -189,7 +189,13 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
         Ok(new) => new,
         Err(problems) => return problems.iter().for_each(|p| unchanged(p)),
     };
-    let exposed = config::look(file, &new).exposed;
+    // It may wait for a disk; signals do not.
+    let (named, looked_at) = (file.to_owned(), new.clone());
+    let looked = tokio::task::spawn_blocking(move || config::look(&named, &looked_at)).await;
+    let exposed = match looked {
+        Ok(looked) => looked.exposed,
+        Err(panic) => return unchanged(&panic),
+    };
     if !exposed.is_empty() {
         return exposed.iter().for_each(|p| unchanged(p));
     }

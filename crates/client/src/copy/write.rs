@@ -184,7 +184,9 @@ enum MemberOutcome {
 
 impl Writer<'_> {
     fn failed(&mut self, path: &[u8], why: MemberError) {
-        let made = why.is_incomplete() || matches!(why.cause, Cause::Unset | Cause::Parent);
+        let lacks_something = why.is_incomplete() || why.cause == Cause::Unset;
+        // A temporary object that lacks something was removed again, and the name is still that of what was there before.
+        let made = why.cause == Cause::Parent || lacks_something && !self.how.under_other_names;
         if !made && !matches!(why.kind, Some(Kind::Dir | Kind::HardLink)) {
             self.remember(&Fact::Failed(path));
         }

@@ -679,10 +679,12 @@ impl<P: Default> Plan<P> {
         if self.tree.is_kept(dir, name) {
             return self.fail(id, MemberError::left_out(&path.join(&b'/')));
         }
-        if self.tree.has_failed(&path) {
+        let known = self.tree.name(dir, name);
+        // A later member of this name may be under way.
+        let in_progress = matches!(known, Some(Name::Busy(item)) if item != id);
+        if !in_progress && self.tree.has_failed(&path) {
             return self.fail(id, MemberError::link_to_failed(&path.join(&b'/')));
         }
-        let known = self.tree.name(dir, name);
         if let Some(e) = self.tree.unread() {
             let why = e.to_string();
             return self.fail(id, why);
