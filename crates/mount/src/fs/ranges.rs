@@ -13,7 +13,7 @@ use super::{changes, files, locks, room};
 use crate::core::attrs::Attrs;
 use crate::core::space::Needs;
 use crate::errno::Errno;
-use crate::limits::{COPY_BYTES_MAX, REWRITES_MAX};
+use crate::limits::{COPY_BYTES_MAX, REWRITES_MAX, ROOM_BYTES_MAX};
 use crate::remote::{Copied, Fault, Space};
 
 /// ENOSYS tells the kernel that there is no such request: it does without from then on.
@@ -59,6 +59,15 @@ fn changed(shared: &Shared, handle: &Handle, before: u64, attrs: Attrs) {
     tree.changed(handle.ino, Some(attrs), now);
 }
 
+/// The room that a request may take from what waits. At most as much as the server keeps for a user: a program may ask for 2^63 bytes, and
+/// the sum of all such requests must stay a number that can grow.
+fn needs(how: Space, (_, length): (u64, u64)) -> Needs {
+    match how {
+        Space::Allocate | Space::Zero => Needs::data(length.min(ROOM_BYTES_MAX)),
+        Space::Punch => Needs::default(),
+    }
+}
+
 /// fallocate(2)
 pub(super) async fn allocate(
     shared: &Arc<Shared>,
@@ -66,10 +75,7 @@ pub(super) async fn allocate(
     how: Space,
     range: (u64, u64),
 ) -> Result<(), Errno> {
-    let needs = match how {
-        Space::Allocate | Space::Zero => Needs::data(range.1),
-        Space::Punch => Needs::default(),
-    };
+    let needs = needs(how, range);
     let _admitted = room::admit_at_once(shared, &handle.who, needs).await;
     let file = settled_to_change(shared, handle).await?;
     let _turn = handle.open.turn.lock().await;
@@ -187,7 +193,26 @@ fn refusal(e: Fault) -> Errno {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn what_is_spent_counts_however_much_programs_have_asked_for_before() {
+        let mut space = crate::core::space::Space::default();
+        for _ in 0..3 {
+            space.spend(needs(Space::Allocate, (0, i64::MAX as u64)));
+        }
+        let (now, lease) = (Duration::from_secs(1), Duration::from_secs(90));
+        let asked = space.ask(now);
+        let has = Needs { bytes: u64::MAX, files: u64::MAX };
+        space.told(7, asked, Some(has), now);
+        let most = Needs::data(ROOM_BYTES_MAX / 2);
+        assert!(space.admit(7, most, Needs::default(), (now, lease)));
+        space.is_in(most);
+        space.spend(most);
+        assert!(!space.admit(7, most, Needs::default(), (now, lease)), "the server may not know of it");
+    }
 
     #[test]
     fn modes_are_those_of_linux_client() {
