@@ -147,6 +147,8 @@ pub(super) async fn copy(
             .remote
             .copy(&to.who, (&source, src_stateid, from_offset), (&target, dst_stateid, to_offset), count)
             .await;
+        // Also if it has failed, or the server has restarted: a part of it may be done.
+        shared.space.lock().spend(Needs::data(count));
         let Copied { count, verifier, before, mut attrs } = match done {
             Ok(copied) => copied,
             Err(e) if locks::is_lost(e.status()) && !lost => {
@@ -170,7 +172,6 @@ pub(super) async fn copy(
             }
             attrs = after;
         }
-        shared.space.lock().spend(Needs::data(count));
         changed(shared, to, before, attrs);
         return Ok(count);
     }
