@@ -104,9 +104,13 @@ pub(super) async fn hear(weak: Weak<Shared>, mut asked: mpsc::Receiver<Asked>) {
             }
         };
         shared.lanes.recalls.fetch_add(1, Ordering::Relaxed);
-        let dir = shared.tree().recalled(&recall.stateid);
-        match dir {
-            Some(dir) => give_back(&shared, dir, recall.stateid),
+        // The tree stays locked until an early recall is noted: in between, a reply could make the directory this mount's own and not see it.
+        let mut tree = shared.tree();
+        match tree.recalled(&recall.stateid) {
+            Some(dir) => {
+                drop(tree);
+                give_back(&shared, dir, recall.stateid);
+            }
             None => {
                 let now = shared.now();
                 let mut early = shared.lanes.early.lock();
