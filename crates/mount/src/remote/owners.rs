@@ -47,10 +47,19 @@ impl Owners {
             return number;
         }
         let now = Instant::now();
-        let before = self.known.lock().get(&(name.clone(), group)).copied();
-        if let Some(known) = before.filter(|known| now < known.until) {
-            return known.number.unwrap_or(NOBODY);
-        }
+        let before = {
+            let mut known = self.known.lock();
+            let found = known.get_mut(&(name.clone(), group));
+            let before = found.as_deref().copied();
+            if let Some(known) = before.filter(|known| now < known.until) {
+                return known.number.unwrap_or(NOBODY);
+            }
+            if let Some(found) = found {
+                // Others use it while this request looks: when a directory service hangs, only one request in OWNER_MISSING_AGE waits for it.
+                found.until = now + OWNER_MISSING_AGE;
+            }
+            before
+        };
         // `user@domain`: the domain is the server's own; only the name counts here.
         let short = text.split('@').next().unwrap_or_default();
         let found = while_others_go_on(|| (self.look_up)(short, group));
@@ -87,7 +96,8 @@ fn on_this_machine(name: &str, group: bool) -> Result<Option<u32>, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Weak};
     use std::time::Duration;
 
     #[test]
@@ -130,6 +140,28 @@ mod tests {
         answer.lock().0 = Ok(None);
         tokio::time::advance(OWNER_MISSING_AGE).await;
         assert_eq!((number(), look_ups()), (NOBODY, 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_go_on_with_the_number_of_before_while_an_owner_is_looked_up_again() {
+        let look_ups = AtomicU32::new(0);
+        let owners = Arc::new_cyclic(|owners: &Weak<Owners>| {
+            let owners = owners.clone();
+            Owners::with(Box::new(move |name, _| match look_ups.fetch_add(1, Ordering::Relaxed) {
+                0 => Ok(Some(7)),
+                // Another request needs her number meanwhile.
+                1 => {
+                    let other = owners.upgrade().unwrap();
+                    assert_eq!(other.number(Some(&Bytes::copy_from_slice(name.as_bytes())), false), 7);
+                    Ok(Some(8))
+                }
+                _ => Ok(None),
+            }))
+        });
+        let number = || owners.number(Some(&Bytes::from_static(b"alice")), false);
+        assert_eq!(number(), 7);
+        tokio::time::advance(OWNER_AGE).await;
+        assert_eq!((number(), number()), (8, 8));
     }
 
     /// The runtime has one thread, which a look-up must not keep from its other tasks.
