@@ -408,7 +408,12 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent, kept: Option
             tree.pin(change.node);
             let alone = tree.is_alone_since(change.node, taken);
             tree.pay(change.node, now);
+            let before = unfinished.len();
             done_one(shared, &mut tree, (change, &who, alone), done, file, &mut unfinished);
+            if unfinished.len() > before {
+                // Until the data is written (`finished`).
+                tree.keep(dir);
+            }
             change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
             tree.unpin(change.node);
             tree.pay(change.dir, now);
@@ -470,6 +475,7 @@ fn finished(shared: &Arc<Shared>, dir: Ino, ino: Ino, open: &Open) {
         gone.iter().for_each(|change| fail(shared, &mut tree, change, e));
     }
     shared.lanes.unfinished().remove(&ino);
+    shared.tree().unkeep(dir);
     close_unused(shared, ino);
     shared.lanes.changed.notify_waiters();
     shared.lanes.work.notify_one();

@@ -536,6 +536,36 @@ fn an_error_is_told_above_its_directory_and_nowhere_else_though_the_kernel_has_f
 }
 
 #[test]
+fn the_loss_of_data_that_is_written_behind_a_creation_is_told_though_the_kernel_has_forgotten_the_way() {
+    scene(true, 60, async |s| {
+        let d = s.own_dir("d").await;
+        let (e, _) = s.kernel.mkdir(d, &name("e"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(TOP).await.unwrap();
+        let (f, fh) = s.kernel.create(e, &name("f"), 0o644).await.unwrap();
+        s.kernel.write(fh, 0, b"a").await.unwrap();
+        let before = s.net.requests.load(Ordering::Relaxed);
+        let writes = async {
+            while s.net.requests.load(Ordering::Relaxed) == before {
+                tokio::task::yield_now().await;
+            }
+            s.kernel.write(fh, 1, b"b").await.unwrap();
+            while s.data("d/e/f").is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            s.net.server.lock().trouble.full = 1000;
+            [f, e, d].into_iter().for_each(|ino| s.kernel.forget(ino));
+        };
+        let (synced, ()) = tokio::join!(s.kernel.fsync(fh), writes);
+        assert_eq!((synced, s.data("d/e/f").unwrap()), (Err(Errno(libc::ENOSPC)), b"a".to_vec()));
+        s.kernel.release(fh);
+        // Also when a directory that nothing keeps would have been given back.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (again, _) = s.kernel.lookup(TOP, &name("d")).await.unwrap().unwrap();
+        assert_eq!(s.kernel.fsync_dir(again).await, Err(Errno(libc::ENOSPC)));
+    });
+}
+
+#[test]
 fn a_delegation_that_is_revoked_while_it_is_returned_is_freed() {
     scene(true, 0, async |s| {
         s.own_dir("d").await;
