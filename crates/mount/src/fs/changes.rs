@@ -112,8 +112,9 @@ pub(super) async fn settle_rights(shared: &Arc<Shared>, ino: Ino) {
             return;
         }
         let pending = shared.lanes.pending();
-        let last = tree.above(ino).and_then(|dir| Some((dir, pending.last_rights_of(dir, ino)?)));
-        last.into_iter().collect()
+        // Those of a directory are in its own lane, those of a file in the lane of the directory above.
+        let lanes = [tree.above(ino), Some(ino)].into_iter().flatten();
+        lanes.filter_map(|dir| Some((dir, pending.last_rights_of(dir, ino)?))).collect()
     };
     wait(shared, &until, Of::Names).await;
 }

@@ -48,9 +48,12 @@ pub(super) async fn ask(
     dir: Ino,
     name: &Bytes,
 ) -> Result<Option<(Ino, Attrs)>, Errno> {
-    if !shared.tree().is_own(dir) {
+    let is_own = shared.tree().is_own(dir);
+    match is_own {
+        // The server decides whether this user may search it.
+        true => changes::settle_rights(shared, dir).await,
         // It was, until a moment ago.
-        changes::settle_dir(shared, dir).await;
+        false => changes::settle_dir(shared, dir).await,
     }
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();

@@ -566,6 +566,29 @@ fn the_loss_of_data_that_is_written_behind_a_creation_is_told_though_the_kernel_
 }
 
 #[test]
+fn a_name_is_asked_for_when_the_server_has_heard_who_may_search_the_directory() {
+    scene(true, 0, async |s| {
+        let id = s.net.server.lock().old_dir(&name("d"), 0o755);
+        s.theirs("d", "f");
+        let (d, _) = s.kernel.lookup(TOP, &name("d")).await.unwrap().unwrap();
+        for text in ["one", "two"] {
+            s.kernel.mkdir(d, &name(text), 0o755).await.unwrap();
+        }
+        s.kernel.fsync_dir(d).await.unwrap();
+        assert!(s.kernel.is_own(d));
+        // Others may have changed the file, which they have found before.
+        tokio::time::sleep(LEASE / 2).await;
+        s.kernel.setattr(d, &Set { mode: Some(0o711), ..Set::default() }).await.unwrap();
+        let mode = || s.net.server.lock().objects[&id].mode;
+        assert_eq!(mode(), 0o755, "it waits");
+        let before = s.net.requests.load(Ordering::Relaxed);
+        s.kernel.lookup(d, &name("f")).await.unwrap().unwrap();
+        assert!(s.net.requests.load(Ordering::Relaxed) > before, "memory does not answer");
+        assert_eq!(mode(), 0o711);
+    });
+}
+
+#[test]
 fn a_delegation_that_is_revoked_while_it_is_returned_is_freed() {
     scene(true, 0, async |s| {
         s.own_dir("d").await;
