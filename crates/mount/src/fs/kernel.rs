@@ -195,6 +195,13 @@ impl Kernel {
         locks::set(&self.shared, &handle, wanted, None).await
     }
 
+    /// FLUSH of a close(2). RELEASE comes later.
+    pub(crate) async fn flush(&self, fh: u64) -> Result<(), Errno> {
+        let handle = self.shared.handle(fh)?;
+        handle.set_flushed();
+        files::flush(&self.shared, &handle).await
+    }
+
     /// RELEASE.
     pub(crate) fn release(&self, fh: u64) {
         files::give_back(&self.shared, fh);

@@ -351,18 +351,19 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
 }
 
 /// Does what needs a directory without names. The kernel does not wait for the end of a close, so `dir` may have hidden names of files that
-/// programs have removed and closed: these are waited for.
-async fn emptied<F>(shared: &Shared, dir: Option<Ino>, change: impl Fn() -> F) -> Result<(), Errno>
+/// programs have removed and closed: these are waited for. `change` is told whether it is tried again: the first
+/// failure has made memory forget its names.
+async fn emptied<F>(shared: &Shared, dir: Option<Ino>, change: impl Fn(bool) -> F) -> Result<(), Errno>
 where
     F: Future<Output = Result<(), Errno>>,
 {
-    let Some(dir) = dir else { return change().await };
+    let Some(dir) = dir else { return change(false).await };
     shared.hidden.removed(dir).await;
-    match change().await {
+    match change(false).await {
         // The kernel may have told of a close only after this was asked. Servers have two errors for a directory that is not empty.
         Err(e) if e == Errno(libc::ENOTEMPTY) || e == Errno::EXIST => {
             match shared.hidden.removed_soon(dir).await {
-                true => change().await,
+                true => change(true).await,
                 false => Err(e),
             }
         }
@@ -392,7 +393,13 @@ pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &B
     if holds {
         return Err(Errno(libc::ENOTEMPTY));
     }
-    emptied(shared, gone, || remove(shared, who, dir, name)).await
+    let remove_it = |again| async move {
+        if again {
+            ask(shared, who, dir, name).await?;
+        }
+        remove(shared, who, dir, name).await
+    };
+    emptied(shared, gone, remove_it).await
 }
 
 /// rename(2)
@@ -439,7 +446,14 @@ pub(super) async fn rename(
         return moved;
     }
     let over = target.filter(|ino| shared.tree().get(*ino).is_some_and(|n| n.attrs.is_dir()));
-    emptied(shared, over, || move_name(shared, who, (from, oldname), (to, newname))).await
+    let move_it = |again| async move {
+        if again {
+            ask(shared, who, from, oldname).await?;
+            ask(shared, who, to, newname).await?;
+        }
+        move_name(shared, who, (from, oldname), (to, newname)).await
+    };
+    emptied(shared, over, move_it).await
 }
 
 async fn move_name(

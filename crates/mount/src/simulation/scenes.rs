@@ -589,6 +589,35 @@ fn a_name_is_asked_for_when_the_server_has_heard_who_may_search_the_directory() 
 }
 
 #[test]
+fn a_directory_that_is_found_empty_late_is_not_this_mounts_own_when_it_is_removed_or_replaced() {
+    for replaced in [false, true] {
+        scene(true, 0, async |s| {
+            let d = s.own_dir("d").await;
+            s.own_dir("other").await;
+            let (_, fh) = s.kernel.create(d, &name("f"), 0o644).await.unwrap();
+            s.kernel.unlink(d, &name("f")).await.unwrap();
+            s.kernel.flush(fh).await.unwrap();
+            let changes = async {
+                match replaced {
+                    true => s.kernel.rename((TOP, &name("other")), (TOP, &name("d"))).await,
+                    false => s.kernel.rmdir(TOP, &name("d")).await,
+                }
+            };
+            let ends = async {
+                // The server has found the hidden name.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                assert!(s.kernel.is_own(d));
+                s.kernel.release(fh);
+            };
+            let (done, ()) = tokio::join!(changes, ends);
+            done.unwrap();
+            assert_eq!(s.id("d").is_some(), replaced);
+            assert!(!s.kernel.is_own(d));
+        });
+    }
+}
+
+#[test]
 fn a_delegation_that_is_revoked_while_it_is_returned_is_freed() {
     scene(true, 0, async |s| {
         s.own_dir("d").await;
