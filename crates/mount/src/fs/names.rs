@@ -498,6 +498,7 @@ async fn move_name(
             }
             tree.changed(ino, None, now);
             tree.named(to, newname, Some(ino));
+            tree.keep_where_moved(ino);
         }
         None => {
             tree.unknown(to, newname);

@@ -536,6 +536,26 @@ fn an_error_is_told_above_its_directory_and_nowhere_else_though_the_kernel_has_f
 }
 
 #[test]
+fn an_error_is_told_above_its_directory_where_that_was_moved_to() {
+    scene(true, 0, async |s| {
+        let d = s.own_dir("d").await;
+        let (old, _) = s.kernel.mkdir(d, &name("old"), 0o755).await.unwrap();
+        let (new, _) = s.kernel.mkdir(d, &name("new"), 0o755).await.unwrap();
+        let (e, _) = s.kernel.mkdir(old, &name("e"), 0o755).await.unwrap();
+        s.kernel.fsync_dir(TOP).await.unwrap();
+        let f = s.file(e, "f", b"f").await;
+        s.kernel.rename((old, &name("e")), (new, &name("e"))).await.unwrap();
+        assert!(s.id("d/new/e").is_some() && s.data("d/new/e/f").is_none(), "the file waits");
+        s.net.server.lock().trouble.full = 1000;
+        [f, e, new, old].into_iter().for_each(|ino| s.kernel.forget(ino));
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        assert_eq!((s.data("d/new/e/f"), s.kernel.on_its_way()), (None, 0));
+        let (again, _) = s.kernel.lookup(d, &name("new")).await.unwrap().unwrap();
+        assert_eq!(s.kernel.fsync_dir(again).await, Err(Errno(libc::ENOSPC)));
+    });
+}
+
+#[test]
 fn the_loss_of_data_that_is_written_behind_a_creation_is_told_though_the_kernel_has_forgotten_the_way() {
     scene(true, 60, async |s| {
         let d = s.own_dir("d").await;

@@ -374,13 +374,32 @@ impl<F> Tree<F> {
         if *count > 1 {
             return;
         }
+        let chain = self.pin_with_all_above(dir);
+        self.kept.insert(dir, (1, chain));
+    }
+
+    /// Pins a directory and those above it. Returns them.
+    fn pin_with_all_above(&mut self, dir: Ino) -> Vec<Ino> {
         let (mut at, mut chain) = (Some(dir), Vec::new());
         while let Some(ino) = at.filter(|ino| self.nodes.contains_key(ino) && !chain.contains(ino)) {
             self.pin(ino);
             chain.push(ino);
             at = self.above(ino);
         }
-        self.kept.insert(dir, (1, chain));
+        chain
+    }
+
+    /// A directory was moved to another one. If it, or directories below it, are kept, those above it now are kept with them, in place of those
+    /// that were above it before.
+    pub fn keep_where_moved(&mut self, moved: Ino) {
+        let below = self.kept.iter().filter(|(_, (_, chain))| chain.contains(&moved));
+        let below: Vec<Ino> = below.map(|(dir, _)| *dir).collect();
+        for dir in below {
+            let chain = self.pin_with_all_above(dir);
+            let Some((_, kept)) = self.kept.get_mut(&dir) else { continue };
+            let before = std::mem::replace(kept, chain);
+            before.into_iter().for_each(|ino| self.unpin(ino));
+        }
     }
 
     pub fn unkeep(&mut self, dir: Ino) {
@@ -560,6 +579,29 @@ mod tests {
         tree.removed_here(ROOT, &name("b"), NOW);
         assert!(tree.has_no_names(ROOT));
         assert_eq!(tree.names(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_is_kept_is_kept_where_a_directory_above_it_was_moved_to() {
+        let mut tree = tree();
+        let dirs @ [old, new, moved, kept]: [Ino; 4] =
+            [2, 3, 4, 5].map(|n| tree.node(&handle(n), attrs(FileType::Dir), Time::ZERO));
+        for (above, dir, text) in
+            [(ROOT, old, "old"), (ROOT, new, "new"), (old, moved, "d"), (moved, kept, "kept")]
+        {
+            tree.named(above, &name(text), Some(dir));
+            tree.refer(dir);
+        }
+        tree.keep(kept);
+        tree.keep(kept);
+        tree.named(new, &name("d"), Some(moved));
+        tree.keep_where_moved(moved);
+        dirs.into_iter().for_each(|dir| tree.forget(dir, 1));
+        assert_eq!((tree.is_below(kept, new), tree.get(old).is_some()), (Some(true), false));
+        tree.unkeep(kept);
+        assert_eq!(tree.is_below(kept, new), Some(true), "it is kept once more");
+        tree.unkeep(kept);
+        assert!([new, moved, kept].into_iter().all(|dir| tree.get(dir).is_none()));
     }
 
     #[test]
