@@ -6,8 +6,11 @@ mod common;
 
 use common::*;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 /// Whether this machine can mount. Says so where it cannot.
 fn mounts() -> bool {
@@ -169,6 +172,52 @@ fn the_death_of_its_process_is_an_error_for_programs() {
     process.wait().expect("gone");
     let e = fs::read(rig.at("f")).expect_err("nobody serves it");
     assert_eq!(e.raw_os_error(), Some(libc::ENOTCONN));
+    assert_eq!(fs::read_to_string(rig.dir.path().join("data/f")).expect("there"), "text");
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_signal_that_finds_it_in_use_leaves_it_and_the_next_one_unmounts_it() {
+    if !mounts() {
+        return;
+    }
+    let rig = Rig::new();
+    let mut process = landfast()
+        .args(["mount", "--foreground", &rig.serving.url, &rig.top()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let line = |out: &mut dyn BufRead| {
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        line
+    };
+    let mut promise = BufReader::new(process.stdout.take().expect("a pipe"));
+    let mut said = BufReader::new(process.stderr.take().expect("a pipe"));
+    line(&mut promise);
+    let mut user =
+        Command::new("cat").current_dir(rig.top()).stdin(Stdio::piped()).spawn().expect("it starts");
+    let pid = rustix::process::Pid::from_child(&process);
+    let send = move |signal| rustix::process::kill_process(pid, signal).expect("sent");
+    let end = || send(rustix::process::Signal::TERM);
+    // Who waits for a line that never comes hears the end of the process.
+    let (ended, end_of_test) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let late = end_of_test.recv_timeout(Duration::from_secs(60));
+        late.is_err_and(|e| e == RecvTimeoutError::Timeout).then(|| send(rustix::process::Signal::KILL))
+    });
+    for _ in 0..2 {
+        end();
+        one_line_with(&line(&mut said), &[&rig.top(), "busy"]);
+    }
+    fs::write(rig.at("f"), "text").expect("it is there still");
+    drop(user.stdin.take());
+    user.wait().expect("gone");
+    end();
+    assert!(process.wait().expect("it ends").success());
+    drop(ended);
+    assert_eq!(fs::read_dir(rig.top()).expect("nothing is mounted").count(), 0);
     assert_eq!(fs::read_to_string(rig.dir.path().join("data/f")).expect("there"), "text");
 }
 

@@ -172,11 +172,6 @@ impl Mounted {
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
-
-    /// Something that unmounts it from another thread.
-    pub fn unmounter(&mut self) -> fuser::SessionUnmounter {
-        self.session.unmount_callable()
-    }
 }
 
 /// Makes everything stable that was written through the mount that has `dir`. Returns what was lost, one line each.

@@ -53,8 +53,9 @@ fn serve(args: &MountArgs) -> Exit {
     let Some(runtime) = runtime() else { return Exit::Failed };
     let watch = outage::messages();
     let mounted = control::mount(runtime, &url, &args.url, &args.dir, options, Some(watch));
-    let Some(mut mounted) = ok_or_print(mounted) else { return Exit::Failed };
-    end_on_signals(&mut mounted, &args.dir);
+    let Some(mounted) = ok_or_print(mounted) else { return Exit::Failed };
+    let Some(dir) = ok_or_print(std::path::absolute(&args.dir)) else { return Exit::Failed };
+    end_on_signals(&mounted, dir);
     println!("{}", mounted.promise);
     say::flush();
     if args.server && ok_or_print(detach(log.as_deref())).is_none() {
@@ -82,9 +83,8 @@ fn detach(log: Option<&Path>) -> std::io::Result<()> {
 }
 
 /// SIGINT and SIGTERM unmount it. A mount that is in use stays.
-fn end_on_signals(mounted: &mut Mounted, dir: &Path) {
+fn end_on_signals(mounted: &Mounted, dir: PathBuf) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (mut unmounter, dir) = (mounted.unmounter(), dir.to_owned());
     mounted.spawn(async move {
         let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return };
@@ -93,7 +93,7 @@ fn end_on_signals(mounted: &mut Mounted, dir: &Path) {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            let done = tokio::task::block_in_place(|| unmounter.unmount());
+            let done = tokio::task::block_in_place(|| control::unmount(&dir));
             match done {
                 Ok(()) => return,
                 Err(e) => eprintln!("landfast: {}: {e}", dir.display()),

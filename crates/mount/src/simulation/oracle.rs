@@ -491,6 +491,10 @@ impl Oracle {
             Some(names) => names.iter().map(|(n, id)| (n.clone(), *id)).collect(),
             None => Vec::new(),
         };
+        // Its holder keeps what programs set of it, as it keeps its names.
+        if let Some(object) = server.objects.get(&id) {
+            (self.things[dir].mode, self.things[dir].mtime) = (object.mode, None);
+        }
         if let Some(names) = self.dir_mut(dir) {
             names.names.clear();
         }

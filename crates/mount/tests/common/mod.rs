@@ -234,7 +234,6 @@ pub fn own_dir(at: &Path, name: &str) -> PathBuf {
 pub struct At {
     pub dir: tempfile::TempDir,
     serving: Option<JoinHandle<std::io::Result<Vec<String>>>>,
-    unmounter: fuser::SessionUnmounter,
 }
 
 impl At {
@@ -243,11 +242,10 @@ impl At {
         let mut taken = Options::default();
         taken.take(options).unwrap();
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut mounted: Mounted =
+        let mounted: Mounted =
             control::mount(runtime, &url.parse().unwrap(), url, dir.path(), taken, None).unwrap();
-        let unmounter = mounted.unmounter();
         let serving = std::thread::spawn(move || mounted.serve());
-        At { dir, serving: Some(serving), unmounter }
+        At { dir, serving: Some(serving) }
     }
 
     pub fn path(&self) -> &Path {
@@ -289,7 +287,7 @@ impl At {
         let Some(serving) = self.serving.take() else { return Vec::new() };
         let begun = Instant::now();
         // Another test of this program that starts a process: for a moment that has copies of all descriptors.
-        while let Err(e) = self.unmounter.unmount() {
+        while let Err(e) = control::unmount(self.dir.path()) {
             assert!(e.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < COPIES_KEPT_MAX, "{e}");
             std::thread::yield_now();
         }
