@@ -673,7 +673,8 @@ impl<P: Default> Plan<P> {
                 return self
                     .fail(id, format!("{} (not a directory, or a symbolic link, in the way)", missing()));
             }
-            Walk::Failed(why) => return self.fail(id, MemberError::new(Cause::Parent, why)),
+            // The link is not below that directory, so nobody else says that it is missing.
+            Walk::Failed(_) => return self.fail(id, MemberError::link_to_failed(&path.join(&b'/'))),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
         if self.tree.is_kept(dir, name) {
