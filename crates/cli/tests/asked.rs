@@ -156,12 +156,14 @@ fn nothing_is_left_of_an_interrupted_run_of_the_lab() {
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_sync_tree_says_what_it_did() {
+    const FILES: usize = 12_000;
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let (volume, source) = (dir.path().join("volume"), dir.path().join("source"));
     fs::create_dir(&volume).expect("a directory");
     fs::create_dir(&source).expect("a directory");
-    for i in 0..2_000 {
-        fs::write(source.join(format!("f{i:04}")), [b'x'; 100]).expect("a file");
+    // More than may be in flight at a time.
+    for i in 0..FILES {
+        fs::write(source.join(format!("f{i:05}")), [b'x'; 100]).expect("a file");
     }
     // Slow enough to be met in the middle, and quick enough that no COMPOUND takes so long that the server seems not to respond.
     let server = Serving::with(&volume, &["--durability", "sync", "--inject-volume-flush", "2ms"]);
@@ -189,7 +191,7 @@ fn an_interrupted_sync_tree_says_what_it_did() {
     }
     let sent = stdout(&o).lines().filter(|line| line.starts_with("send f")).count();
     let there = fs::read_dir(&to).expect("it is there").count();
-    assert!(sent > 0 && sent < 2_000 && sent <= there, "{sent} of {there}: {}", stderr(&o));
+    assert!(sent > 0 && sent < FILES && sent <= there, "{sent} of {there}: {}", stderr(&o));
     assert!(stdout(&o).lines().last().is_some_and(|line| line.starts_with("sent: ")), "{}", stdout(&o));
 }
 

@@ -3,10 +3,12 @@
 //! A resize writes the snapshot of the clean stop once more, under a new salt, at a place that the old superblock does not
 //! use; then both superblocks. So whatever interrupts it, one of the two layouts is valid.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::device::{Device, FileDevice};
+use crate::device::{Device, FileDevice, LogPlace};
 use crate::error::OpenError;
 use crate::examine::{Random, hex, io_error, is_unused, scan_error, superblocks};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
@@ -30,6 +32,20 @@ pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
     }
     device.choose(None).map_err(|source| io_error(path, "self-test", source))?;
     Ok(device.describe())
+}
+
+/// Bytes that a log has for records: of one that is there by the size of its file or device, of one that is still to be made if it is made
+/// in `size` bytes. What cannot be read counts as not there.
+pub fn capacity(place: &LogPlace, size: u64) -> u64 {
+    let bytes = |path: &Path| {
+        let kind = path.metadata().ok()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return None;
+        }
+        File::open(path).ok()?.seek(SeekFrom::End(0)).ok().filter(|end| *end > 0)
+    };
+    let smallest = place.paths().iter().map(|path| bytes(path).unwrap_or(size)).min().unwrap_or(size);
+    (smallest - smallest % BLOCK_BYTES as u64).saturating_sub(RING_OFFSET)
 }
 
 /// Resizes a log: a file to `bytes`, a block device (`None`) to its own size. The log must have been stopped cleanly.

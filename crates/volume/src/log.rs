@@ -1,16 +1,11 @@
 //! Inspects a log from outside, in terms of the volume's records. Changes nothing.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use landfast_intentlog::LogPlace;
 pub use landfast_intentlog::OpenError;
 use landfast_intentlog::hex;
 pub use landfast_intentlog::inspect::{Batch, Inspected};
-use landfast_intentlog::limits::{BLOCK_BYTES, RING_OFFSET};
-pub use landfast_intentlog::shape::{create, resize};
+pub use landfast_intentlog::shape::{capacity, create, resize};
 use serde::Serialize;
 
 use crate::record::Record;
@@ -41,20 +36,6 @@ pub struct LogSummary {
     pub used: u64,
     /// Size of the ring, bytes.
     pub ring: u64,
-}
-
-/// Bytes that a log has for records: of one that is there by the size of its file or device, of one that is still to be made if it is made
-/// in `size` bytes. What cannot be read counts as not there.
-pub fn capacity(place: &LogPlace, size: u64) -> u64 {
-    let bytes = |path: &Path| {
-        let kind = path.metadata().ok()?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return None;
-        }
-        File::open(path).ok()?.seek(SeekFrom::End(0)).ok().filter(|end| *end > 0)
-    };
-    let smallest = place.paths().iter().map(|path| bytes(path).unwrap_or(size)).min().unwrap_or(size);
-    (smallest - smallest % BLOCK_BYTES as u64).saturating_sub(RING_OFFSET)
 }
 
 pub fn open(path: &Path) -> Result<Inspected, OpenError> {
