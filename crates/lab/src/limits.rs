@@ -76,7 +76,7 @@ pub const DEMO_ROW_TIME: Duration = Duration::from_secs(8);
 
 /// On another server `untar` gets so many times the files that one operation at a time put there in its time: with fewer, what it needs
 /// once (directories, the first flushes) would make it look slow.
-pub const UNTAR_FILES_TIMES: u64 = 8;
+pub const UNTAR_FILES_TIMES: u64 = 64;
 
 /// Files that a row of the demo renames after its extraction, one after another, before the power is cut.
 pub const DEMO_RENAMED_FILES: u64 = 32;

@@ -26,7 +26,7 @@ pub fn untar_counts<'a>(puts: impl IntoIterator<Item = &'a Put>) -> Vec<Check> {
 }
 
 /// What rows say that call [`untar_in_time`](super::stand::Stand::untar_in_time).
-pub const FEWER_FILES: &str = "one file at a time is stopped after some seconds; on another server `untar` gets the first of the files, eight \
+pub const FEWER_FILES: &str = "one file at a time is stopped after some seconds; on another server `untar` gets the first of the files, up to 64 \
                                times as many as one at a time put there";
 
 /// The claims of `untar` on Landfast's log beside other servers that keep what they acknowledge, for each client of which there is one.
