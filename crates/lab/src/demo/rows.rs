@@ -167,23 +167,15 @@ impl Bench<'_> {
 
     fn ganesha(&mut self, rig: &mut Rig, name: &str, durable: bool, what: &str) -> Result<Row> {
         self.doing(&format!("{what}: one operation at a time"));
-        rig.format()?;
-        rig.set_latency(self.latency)?;
-        let server = Ganesha::start(&rig.export())?;
-        self.link.retarget(server.addr());
-        let before = rig.stats()?;
-        let (taken, mut actor) = self.one_at_a_time(name)?;
-        let did = rig.stats()?.since(&before);
-        self.rename(taken.files, &mut actor)?;
-        server.freeze();
-        rig.cut()?;
-        server.kill();
+        let (taken, flushes) = self.on_ganesha(rig, |bench| {
+            let (taken, actor) = bench.one_at_a_time(name)?;
+            Ok((taken, Some(actor)))
+        })?;
         // Without the promise nothing is waited for but the disk under each stable WRITE.
         let (taken_as, persistence_ms) = match durable {
             true => (taken, self.terms.data_write_ms),
             false => (Untarred { modifying_rpcs: taken.files, ..taken }, self.terms.data_write_ms),
         };
-        let flushes = Flushes { data: Some(did.data.flushes), log: None };
         let mut row = serial_row(name, durable, &self.terms, &taken_as, flushes, persistence_ms);
         row.lost = Some(self.lost_on(rig, renamed(taken.files))?);
         Ok(row)
@@ -195,30 +187,18 @@ impl Bench<'_> {
         rig: &mut Rig,
         name: &str,
         what: &str,
-        taken: u64,
+        one_at_a_time: u64,
         scratch: &Path,
     ) -> Result<Row> {
         self.doing(&format!("{what}: landfast untar, many files in one request"));
-        let some = self.archive.first(taken * UNTAR_FILES_TIMES, scratch)?;
-        rig.format()?;
-        rig.set_latency(self.latency)?;
-        let server = Ganesha::start(&rig.export())?;
-        self.link.retarget(server.addr());
-        let before = rig.stats()?;
-        let mut taken = measure::untar(self.link.addr(), &some.plain, Stdio::null())?;
-        let did = rig.stats()?.since(&before);
-        taken.complete = some.files == self.archive.files;
-        server.freeze();
-        rig.cut()?;
-        server.kill();
-        let flushes = Flushes { data: Some(did.data.flushes), log: None };
+        let some = self.archive.first(one_at_a_time * UNTAR_FILES_TIMES, scratch)?;
+        let (taken, flushes) = self.on_ganesha(rig, |bench| {
+            let taken = measure::untar(bench.link.addr(), &some.plain, Stdio::null())?;
+            Ok((Untarred { complete: some.files == bench.archive.files, ..taken }, None))
+        })?;
         let mut row = row(name, true, &taken, flushes);
-        row.limit_files_per_s = batched_limit(
-            &self.terms,
-            &row,
-            row.disk_flushes_per_file.unwrap_or(0.0),
-            self.terms.data_write_ms,
-        );
+        let flushes = row.disk_flushes_per_file.unwrap_or(0.0);
+        row.limit_files_per_s = batched_limit(&self.terms, &row, flushes, self.terms.data_write_ms);
         row.lost = Some(self.lost_on(rig, Acknowledged::First(taken.files))?);
         Ok(row)
     }
@@ -305,15 +285,42 @@ impl Bench<'_> {
         let options = ServeOptions::new(&rig.export(), Some(rig.log_device()?), durability);
         let server = Served::start(&ServeOptions { metrics: Some(metrics), ..options })?;
         self.link.retarget(server.addr());
+        let done = self.counted(rig, |bench| work(bench, metrics))?;
+        server.freeze();
+        rig.cut()?;
+        server.kill();
+        Ok(done)
+    }
+
+    /// The same with nfs-ganesha as the server, which has no log.
+    fn on_ganesha(
+        &mut self,
+        rig: &mut Rig,
+        work: impl FnOnce(&mut Self) -> Result<(Untarred, Option<Actor>)>,
+    ) -> Result<(Untarred, Flushes)> {
+        rig.format()?;
+        rig.set_latency(self.latency)?;
+        let server = Ganesha::start(&rig.export())?;
+        self.link.retarget(server.addr());
+        let (taken, flushes) = self.counted(rig, work)?;
+        server.freeze();
+        rig.cut()?;
+        server.kill();
+        Ok((taken, Flushes { log: None, ..flushes }))
+    }
+
+    /// Work, and what was flushed for it; behind that, the renames of who `work` returns.
+    fn counted(
+        &mut self,
+        rig: &Rig,
+        work: impl FnOnce(&mut Self) -> Result<(Untarred, Option<Actor>)>,
+    ) -> Result<(Untarred, Flushes)> {
         let before = rig.stats()?;
-        let (taken, actor) = work(self, metrics)?;
+        let (taken, actor) = work(self)?;
         let did = rig.stats()?.since(&before);
         if let Some(mut actor) = actor {
             self.rename(taken.files, &mut actor)?;
         }
-        server.freeze();
-        rig.cut()?;
-        server.kill();
         Ok((taken, Flushes { data: Some(did.data.flushes), log: Some(did.log.flushes) }))
     }
 
