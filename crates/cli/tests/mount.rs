@@ -41,6 +41,13 @@ impl Rig {
     fn top(&self) -> String {
         self.dir.path().join("at").display().to_string()
     }
+
+    /// A mount that stays in its process, and says its promise to a pipe.
+    fn foreground(&self) -> Command {
+        let mut mount = landfast();
+        mount.args(["mount", "--foreground", &self.serving.url, &self.top()]).stdout(Stdio::piped());
+        mount
+    }
 }
 
 impl Drop for Rig {
@@ -159,11 +166,7 @@ fn the_death_of_its_process_is_an_error_for_programs() {
         return;
     }
     let rig = Rig::new();
-    let mut process = landfast()
-        .args(["mount", "--foreground", &rig.serving.url, &rig.top()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut process = rig.foreground().spawn().expect("it starts");
     let mut promise = String::new();
     let mut out = std::io::BufReader::new(process.stdout.take().expect("a pipe"));
     std::io::BufRead::read_line(&mut out, &mut promise).expect("a line");
@@ -182,12 +185,7 @@ fn a_signal_that_finds_it_in_use_leaves_it_and_the_next_one_unmounts_it() {
         return;
     }
     let rig = Rig::new();
-    let mut process = landfast()
-        .args(["mount", "--foreground", &rig.serving.url, &rig.top()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut process = rig.foreground().stderr(Stdio::piped()).spawn().expect("it starts");
     let line = |out: &mut dyn BufRead| {
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");

@@ -155,11 +155,7 @@ impl Remote {
     ) -> Result<(u64, Written, Option<u64>), Fault> {
         let data = data.slice(..data.len().min(self.write_room()));
         let len = data.len();
-        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable: StableHow::FileSync, data };
-        let ops = vec![putfh(handle), ArgOp::Getattr(CHANGE), ArgOp::Write(write), ArgOp::Getattr(CHANGE)];
-        let mut results = self.ask(who, ops).await?;
-        results.take(OpNum::PUTFH)?;
-        let before = change_of(&mut results)?;
+        let (before, mut results) = self.write_stably(who, handle, (offset, data), CHANGE).await?;
         let written = written(&mut results, len)?;
         Ok((before, written, change_of(&mut results).ok()))
     }
@@ -174,16 +170,28 @@ impl Remote {
         data: Bytes,
     ) -> Result<Option<(u64, Attrs)>, Fault> {
         let len = data.len();
-        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable: StableHow::FileSync, data };
-        let ops = vec![putfh(handle), ArgOp::Getattr(CHANGE), ArgOp::Write(write), ArgOp::Getattr(ASKED)];
-        let mut results = self.ask(who, ops).await?;
-        results.take(OpNum::PUTFH)?;
-        let before = change_of(&mut results)?;
+        let (before, mut results) = self.write_stably(who, handle, (offset, data), ASKED).await?;
         let res = results.write()?;
         if res.count as usize != len || res.committed != StableHow::FileSync {
             return Ok(None);
         }
         Ok(Some((before, self.attrs(&results.getattr()?)?)))
+    }
+
+    /// A stable WRITE between a look at the change attribute, which is returned, and one at `after`: its results begin with those of
+    /// WRITE.
+    async fn write_stably(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        (offset, data): (u64, Bytes),
+        after: Bitmap,
+    ) -> Result<(u64, Results), Fault> {
+        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable: StableHow::FileSync, data };
+        let ops = vec![putfh(handle), ArgOp::Getattr(CHANGE), ArgOp::Write(write), ArgOp::Getattr(after)];
+        let mut results = self.ask(who, ops).await?;
+        results.take(OpNum::PUTFH)?;
+        Ok((change_of(&mut results)?, results))
     }
 
     /// Makes all that was written stable. Returns the server's verifier, and the attributes.

@@ -87,6 +87,15 @@ impl Scene {
         ino
     }
 
+    /// So many empty files, with names in their order.
+    async fn files(&self, dir: Ino, count: usize) -> Vec<Ino> {
+        let mut inos = Vec::new();
+        for n in 0..count {
+            inos.push(self.file(dir, &text(n), b"").await);
+        }
+        inos
+    }
+
     pub(super) fn id(&self, path: &str) -> Option<Id> {
         let server = self.net.server.lock();
         let parts = path.split('/');
@@ -342,15 +351,16 @@ fn data_that_is_lost_is_not_shown_by_the_kernel_any_more() {
     });
 }
 
+/// The name of one of [`Scene::files`].
+fn text(n: usize) -> String {
+    format!("f{n:04}")
+}
+
 #[test]
 fn a_listing_goes_on_behind_many_names_that_are_gone() {
     scene(true, 0, async |s| {
         let d = s.own_dir("d").await;
-        let text = |n: usize| format!("f{n:04}");
-        let mut inos = Vec::new();
-        for n in 0..1600 {
-            inos.push(s.file(d, &text(n), b"").await);
-        }
+        let inos = s.files(d, 1600).await;
         s.kernel.fsync_dir(d).await.unwrap();
         let mut first = true;
         let remove = async || {
@@ -374,11 +384,7 @@ fn a_listing_goes_on_behind_many_names_that_are_gone() {
 fn a_listing_has_names_whose_nodes_are_forgotten_meanwhile() {
     scene(true, 0, async |s| {
         let d = s.own_dir("d").await;
-        let text = |n: usize| format!("f{n:04}");
-        let mut inos = Vec::new();
-        for n in 0..1200 {
-            inos.push(s.file(d, &text(n), b"").await);
-        }
+        let inos = s.files(d, 1200).await;
         s.kernel.unlink(d, &name(&text(1100))).await.unwrap();
         s.kernel.fsync_dir(d).await.unwrap();
         let forget = async || inos.iter().for_each(|ino| s.kernel.forget(*ino));
