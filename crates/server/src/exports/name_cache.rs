@@ -6,7 +6,8 @@
 //! most for [`limits::KNOWN_STALE_MS`]. While no answer comes at all, an unknown caller gets nothing.
 //!
 //! A call by datagram does not wait ([`Wait::No`]): whoever forges the addresses of its datagrams could make any number wait. What they
-//! ask for takes no answer's place that somebody on a connection has asked for, and no more than half of all places.
+//! ask for takes no answer's place that somebody on a connection has asked for, no more than half of all places, and few of the look-ups
+//! that are under way at a time.
 
 use super::hosts::Asked;
 use super::rules::{ClientSpec, Names};
